@@ -45,7 +45,8 @@ pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
             target.name = Some(name.to_owned());
             break;
         };
-        let kind = below(find(next)?, target.kind);
+        let kind = find(next).map_err(|_| target.kind.has_none(next))?;
+        let kind = below(kind, target.kind);
         let segment = segment_below(kind, target.kind)?;
         target =
             Target { kind, collection: format!("{}/{segment}", target.object(name)?), name: None };
@@ -66,7 +67,7 @@ fn below(kind: &'static Kind, above: &'static Kind) -> &'static Kind {
 fn segment_below(kind: &'static Kind, above: &'static Kind) -> Result<&'static str, Error> {
     match kind.place {
         Place::Below { of, segment, .. } if of.contains(&above.name()) => Ok(segment),
-        _ => Err(Error::Usage(format!("{} have no {}", above.name(), kind.name()))),
+        _ => Err(above.has_none(kind.name())),
     }
 }
 
@@ -129,6 +130,10 @@ mod tests {
         let message = |word: &str| resolve(&[word.to_owned()]).unwrap_err().to_string();
         assert!(message("sandbxes").contains("`sandboxes`"));
         assert!(message("previews").contains("sandboxes NAME previews"));
+        for wrong in ["sandbox/box/unicorns", "sandbox/box/executions"] {
+            assert!(message(wrong).contains("they have previews, schedules"), "{}", message(wrong));
+        }
+        assert!(message("policy/eu/unicorns").ends_with("policies have no unicorns"));
         let image = resolve(&["image".to_owned(), "helper".to_owned()]).unwrap();
         assert!(image.check_name("helper").unwrap_err().to_string().contains("TYPE/NAME"));
     }

@@ -13,12 +13,16 @@ use reqwest::Method;
 ///
 /// For a kind below another object, write its path: `holm delete sandboxes/box/previews main`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm delete sandbox box
+  holm delete agents helper writer --ignore-missing
+  holm delete sandboxes/box/previews main
+  holm delete -f objects.yaml            # the objects of its documents, last first")]
 pub(crate) struct Args {
-    /// Kind, such as `sandbox`
+    /// Kind, such as `sandbox`; or kind and name, as in `sandbox/box`
     #[arg(required_unless_present = "filename", conflicts_with = "filename")]
     kind: Option<String>,
     /// Names of the objects
-    #[arg(required_unless_present = "filename")]
     names: Vec<String>,
     #[command(flatten)]
     source: Source,
@@ -31,14 +35,9 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let targets = match &args.kind {
         Some(kind) => {
             let target = resolve(std::slice::from_ref(kind))?;
-            if target.name.is_some() {
-                return Err(Error::Usage(format!(
-                    "`{kind}` names an object; write the kind and then its names"
-                )));
-            }
-            args.names
-                .iter()
-                .map(|name| (target.collection.clone(), target.kind, name.clone()))
+            named(kind, &target, &args.names)?
+                .into_iter()
+                .map(|name| (target.collection.clone(), target.kind, name))
                 .collect()
         }
         None => targets_of_file(&args.source)?,
@@ -59,6 +58,20 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     match failures.as_slice() {
         [] => Ok(Exit::Success),
         [first, ..] => Err(Error::Several { failed: failures.len(), all, exit: first.exit() }),
+    }
+}
+
+/// Returns the names of the objects: that in the first word, or those after it.
+fn named(word: &str, target: &Target, names: &[String]) -> Result<Vec<String>, Error> {
+    match (&target.name, names) {
+        (None, []) => Err(Error::Usage(format!(
+            "name what to delete: `holm delete {word} NAME`; `holm get {word}` lists them"
+        ))),
+        (None, names) => Ok(names.to_vec()),
+        (Some(name), []) => Ok(vec![name.clone()]),
+        (Some(_), _) => Err(Error::Usage(format!(
+            "`{word}` names an object already; write the kind alone and then all names"
+        ))),
     }
 }
 
@@ -95,4 +108,24 @@ async fn delete(
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_path_or_behind_it() {
+        let names = |word: &str, names: &[&str]| {
+            let target = resolve(&[word.to_owned()]).unwrap();
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            named(word, &target, &names)
+        };
+        assert_eq!(names("sandbox", &["a", "b"]).unwrap(), ["a", "b"]);
+        assert_eq!(names("sandbox/a", &[]).unwrap(), ["a"]);
+        assert_eq!(names("sandboxes/box/previews", &["main"]).unwrap(), ["main"]);
+        for (word, given) in [("sandbox", &[][..]), ("sandbox/a", &["b"])] {
+            assert_eq!(names(word, given).unwrap_err().exit(), Exit::Usage, "{word}");
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long)]
     memory: Option<u32>,
     /// How to show the answer; by default only its kind and name
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, hide_default_value = true)]
     output: Format,
 }
 
@@ -81,6 +81,11 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
 
 /// Returns kind and name of a word such as `sbx/box`.
 fn named(word: &str) -> Result<(Target, String), Error> {
+    if !word.contains('/') {
+        return Err(Error::Usage(format!(
+            "`{word}` needs its kind before the name: `sbx/{word}`, `app/{word}` or `snapshot/{word}`"
+        )));
+    }
     let target = resolve(&[word.to_owned()])?;
     match target.name.clone() {
         Some(name) => Ok((target, name)),
@@ -100,6 +105,7 @@ mod tests {
             let (target, name) = named(word).unwrap();
             assert_eq!((target.collection.as_str(), name.as_str()), (collection, "a"));
         }
+        assert!(named("box").unwrap_err().to_string().contains("sbx/box"));
         for bad in ["sbx", "", "planet/a", "sbx/.."] {
             assert!(named(bad).and_then(|(target, name)| target.object(&name)).is_err(), "{bad}");
         }

@@ -1,6 +1,7 @@
 //! `holm get`: shows objects of any kind.
 
 use crate::client::Client;
+use crate::client::kinds;
 use crate::client::lines::{Lines, Stopped};
 use crate::client::target::{Target, resolve};
 use crate::error::Error;
@@ -17,6 +18,13 @@ use std::time::Duration;
 /// KIND is a kind such as `sandboxes` or `sbx`. For kinds below another object, name that first:
 /// `holm get sandbox box previews`, `holm get job nightly executions`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = format!("Examples:
+  holm get sandboxes
+  holm get sandbox box -o yaml           # as `holm apply` reads it
+  holm get agents --status FAILED,DEPLOYING --sort name:asc
+  holm get job nightly executions --watch
+
+{}", kinds::help()))]
 pub(crate) struct Args {
     /// Kind, then name, then a kind below it, and so on
     #[arg(required = true, value_name = "KIND [NAME]")]

@@ -79,6 +79,43 @@ impl Kind {
         self.names.first().copied().unwrap_or_default()
     }
 
+    /// Returns the word for one object.
+    pub(crate) fn one(&self) -> &'static str {
+        self.names.get(1).copied().unwrap_or_else(|| self.name())
+    }
+
+    /// Returns its name with the short ones, as in `agents (ag)`.
+    fn with_short_names(&self) -> String {
+        let short = self.names.iter().skip(2).filter(|name| name.len() <= SHORT_MAX);
+        let short = short.copied().collect::<Vec<_>>().join(", ");
+        if short.is_empty() { self.name().to_owned() } else { format!("{} ({short})", self.name()) }
+    }
+
+    /// Returns its name where it stands below another kind.
+    fn below(&self) -> &'static str {
+        match self.place {
+            Place::Below { segment, .. } if is_root(segment) => segment,
+            _ => self.name(),
+        }
+    }
+
+    /// Returns the kinds below this one.
+    fn kinds_below(&self) -> Vec<&'static str> {
+        let is_below = |kind: &&Kind| matches!(kind.place, Place::Below { of, .. } if of.contains(&self.name()));
+        KINDS.iter().filter(is_below).map(Kind::below).collect()
+    }
+
+    /// Says that there is nothing of this name below the kind, and what there is.
+    pub(super) fn has_none(&self, word: &str) -> Error {
+        let below = self.kinds_below();
+        let has = if below.is_empty() {
+            String::new()
+        } else {
+            format!("; they have {}", below.join(", "))
+        };
+        Error::Usage(format!("{} have no {word}{has}", self.name()))
+    }
+
     /// Returns the page size for lists, which is the most that the API allows.
     pub(crate) fn page(&self) -> &'static str {
         match self.name() {
@@ -93,6 +130,10 @@ pub(crate) fn find(word: &str) -> Result<&'static Kind, Error> {
     KINDS.iter().find(|kind| kind.names.contains(&word.as_str())).ok_or_else(|| unknown(&word))
 }
 
+fn is_root(word: &str) -> bool {
+    find(word).is_ok_and(|kind| matches!(kind.place, Place::Root(_)))
+}
+
 /// Finds the kind that a document's `kind` names.
 pub(crate) fn find_document(name: &str) -> Option<&'static Kind> {
     KINDS
@@ -100,18 +141,50 @@ pub(crate) fn find_document(name: &str) -> Option<&'static Kind> {
         .find(|kind| kind.document.is_some_and(|document| document.eq_ignore_ascii_case(name)))
 }
 
+/// Longest name of a kind that the help shows as its short one.
+const SHORT_MAX: usize = 3;
 /// Least likeness of a word that is suggested, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.85;
 
-pub(super) fn unknown(word: &str) -> Error {
-    let all = KINDS.iter().flat_map(|kind| kind.names);
-    let nearest = all
+/// Returns the name that is most like a word, if any is.
+pub(crate) fn like<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
         .map(|name| (strsim::jaro_winkler(word, name), name))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    let meant = nearest.map(|(_, name)| format!("; did you mean `{name}`?")).unwrap_or_default();
-    let names: Vec<_> = KINDS.iter().map(Kind::name).collect();
-    Error::Usage(format!("there is no kind `{word}`{meant}\nKinds: {}", names.join(", ")))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, name)| name)
+}
+
+pub(super) fn unknown(word: &str) -> Error {
+    let all = KINDS.iter().flat_map(|kind| kind.names.iter().copied());
+    Error::Usage(match like(word, all) {
+        Some(name) => format!(
+            "there is no kind `{word}`; did you mean `{name}`? `holm get --help` lists all kinds"
+        ),
+        None => {
+            let names: Vec<_> = KINDS.iter().map(Kind::name).collect();
+            format!("there is no kind `{word}`\nKinds: {}", names.join(", "))
+        }
+    })
+}
+
+/// Lists the kinds for the help of commands, those below others after the rest.
+pub(crate) fn help() -> String {
+    let root = KINDS.iter().filter(|kind| matches!(kind.place, Place::Root(_)));
+    let root: Vec<_> = root.map(Kind::with_short_names).collect();
+    let mut text = format!("Kinds, with their short names:\n  {}", root.join(", "));
+    let mut lines: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for kind in KINDS {
+        let below = kind.kinds_below();
+        match lines.iter_mut().find(|(_, same)| *same == below) {
+            Some((above, _)) => above.push(kind.name()),
+            None => lines.push((vec![kind.name()], below)),
+        }
+    }
+    for (above, below) in lines.iter().filter(|(_, below)| !below.is_empty()) {
+        text.push_str(&format!("\n  below {}: {}", above.join(", "), below.join(", ")));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -168,6 +241,17 @@ mod tests {
             let expected = if alone { Read::Alone } else { Read::InList };
             assert_eq!(kind.read, expected, "{}", kind.name());
         }
+    }
+
+    #[test]
+    fn the_help_names_every_kind() {
+        let help = help();
+        for kind in KINDS {
+            assert!(help.contains(kind.below()), "{}", kind.name());
+        }
+        assert!(help.contains("sandboxes (sbx)"), "{help}");
+        assert!(help.contains("below previews: tokens"), "{help}");
+        assert!(help.contains("below agents, applications, functions, models: rev"), "{help}");
     }
 
     #[test]
