@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 /// Creates an address for a port of a sandbox, and prints it
 ///
-/// Without --public a caller needs a token: `holm get sandbox NAME preview PREVIEW tokens`.
+/// Without --public a caller needs the key of a member of the workspace, or a token of the preview
+/// in the address: `?bl_preview_token=TOKEN`. `holm apply` makes tokens.
 ///
 /// Ports 443 and 8080 are the interface of the sandbox itself: whoever reaches it may run commands
 /// in the sandbox. Let an app listen on another port.
@@ -20,10 +21,16 @@ use serde_json::{Value, json};
   holm preview box 3000 --public
   holm preview box 3000 --name web --prefix shop
   holm get sandbox box previews
-  holm delete sandboxes/box/previews web")]
+  holm delete sandboxes/box/previews web
+
+A token for an hour, which anybody may use who has it:
+  echo \"{kind: PreviewToken, metadata: {resourceName: box, previewName: web},
+         spec: {expiresAt: '$(date -u -d '+1 hour' +%FT%TZ)'}}\" | holm apply -f -
+  holm get sandbox box preview web tokens")]
 pub(crate) struct Args {
     /// Name of the sandbox
     sandbox: String,
+    /// Port on which the app listens in the sandbox
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Answer everybody, without a token
@@ -39,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WORD")]
     prefix: Option<String>,
     /// How to show it; by default only the address
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, hide_default_value = true)]
     output: Format,
 }
 
@@ -70,12 +77,13 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let made = client.call(Method::POST, &target.collection, &[], Some(&body)).await;
     let preview = match made {
         Err(conflict @ Error::Answer { status: StatusCode::CONFLICT, .. }) => {
-            let there = client.find(&target.object(&name)?).await?;
+            // It may be the prefix that is taken.
+            let there = client.find(&target.object(&name)?).await?.ok_or(conflict)?;
             // Asking for the same again succeeds; a different preview of this name is left alone.
-            match there.filter(|there| is_same(there, &spec)) {
-                Some(there) => there,
-                None => return Err(conflict),
+            if !is_same(&there, &spec) {
+                return Err(taken(&name, &args.sandbox));
             }
+            there
         }
         made => made?,
     };
@@ -87,6 +95,13 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         }
     }
     Ok(Exit::Success)
+}
+
+fn taken(name: &str, sandbox: &str) -> Error {
+    Error::Taken(format!(
+        "there is another preview `{name}`: choose another --name, or delete that one first \
+         (`holm delete sandboxes/{sandbox}/previews {name}`)"
+    ))
 }
 
 fn is_same(there: &Value, spec: &Value) -> bool {

@@ -272,6 +272,7 @@ pub(crate) const KINDS: &[Kind] = &[
             NAME,
             column("EXPIRES", &["/spec/expiresAt"]),
             column("EXPIRED", &["/spec/expired"]),
+            column("TOKEN", &["/spec/token"]),
         ],
     },
     alone(below(

@@ -36,6 +36,11 @@ impl Document {
         self.body.pointer(at).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
+    /// Returns the file and the line on which it begins.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
     pub(crate) fn wrong(&self, message: impl Into<String>) -> Error {
         Error::Document { place: self.place.clone(), message: message.into() }
     }
@@ -49,12 +54,17 @@ impl Document {
     pub(crate) fn target(&self) -> Result<Target, Error> {
         let name = self.text("/kind").ok_or_else(|| self.wrong("`kind` is missing"))?;
         let kind = kinds::find_document(name).ok_or_else(|| {
-            self.wrong(format!("`kind: {name}` cannot be applied; known: {}", known_kinds()))
+            let right = match kinds::like(name, documents()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known: {}", documents().collect::<Vec<_>>().join(", ")),
+            };
+            self.wrong(format!("`kind: {name}` cannot be applied; {right}"))
         })?;
         let mut words = Vec::new();
         for (above, member) in above(kind)? {
             let parent = self.text(&format!("/metadata/{member}"));
             let parent = parent.ok_or_else(|| {
+                let above = kinds::find(above).map_or(above, kinds::Kind::one);
                 self.wrong(format!("`metadata.{member}` is missing: the name of its {above}"))
             })?;
             words.extend([above.to_owned(), parent.to_owned()]);
@@ -83,8 +93,8 @@ fn above(kind: &kinds::Kind) -> Result<Vec<(&'static str, &'static str)>, Error>
     Ok(all)
 }
 
-fn known_kinds() -> String {
-    kinds::KINDS.iter().filter_map(|kind| kind.document).collect::<Vec<_>>().join(", ")
+fn documents() -> impl Iterator<Item = &'static str> {
+    kinds::KINDS.iter().filter_map(|kind| kind.document)
 }
 
 /// Reads all documents of the files and folders, in the order of their names.
@@ -162,12 +172,14 @@ fn read_whole(from: impl Read, name: &str) -> Result<String, Error> {
 /// Splits a text into documents, without empty ones.
 pub(crate) fn split(name: &str, text: &str) -> Result<Vec<Document>, Error> {
     let mut documents = Vec::new();
+    let first_lines = first_lines(text);
     for (at, part) in serde_norway::Deserializer::from_str(text).enumerate() {
-        let place = if at == 0 { name.to_owned() } else { format!("{name}, document {}", at + 1) };
         let body = Value::deserialize(part).map_err(|error| Error::Document {
-            place: place.clone(),
+            place: name.to_owned(),
             message: format!("not YAML that can be applied: {error}"),
         })?;
+        let line = first_lines.get(at);
+        let place = line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"));
         match body {
             Value::Null => {}
             Value::Object(_) => documents.push(Document { body, place }),
@@ -180,6 +192,29 @@ pub(crate) fn split(name: &str, text: &str) -> Result<Vec<Document>, Error> {
         }
     }
     Ok(documents)
+}
+
+/// Returns the number of the line on which each document begins: its first with content, or that
+/// of its `---` if it has none.
+fn first_lines(text: &str) -> Vec<usize> {
+    let mut lines = Vec::new();
+    let mut has_content = false;
+    for (line, number) in text.lines().zip(1..) {
+        let rest = line.strip_prefix("---");
+        if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t'])) {
+            lines.push(number);
+            has_content = !rest.trim().is_empty();
+        } else if line.trim().is_empty() || line.trim_start().starts_with(['#', '%']) || has_content
+        {
+            // It begins nothing.
+        } else {
+            // Only the first document may do without `---`.
+            lines.pop();
+            lines.push(number);
+            has_content = true;
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -210,7 +245,22 @@ mod tests {
         let message = |text: &str| {
             split("a.yaml", text).and_then(|all| all[0].target()).unwrap_err().to_string()
         };
-        assert!(message("kind: Unicorn").contains("a.yaml: `kind: Unicorn`"));
+        assert!(message("kind: Unicorn").contains("a.yaml:1: `kind: Unicorn`"));
+        assert!(message("kind: Sandbx").contains("did you mean `Sandbox`?"));
+        assert!(message("kind: Preview\nmetadata: {name: x}").ends_with("the name of its sandbox"));
+        let later = |text: &str| {
+            split("a.yaml", text).and_then(|all| all[1].target()).unwrap_err().to_string()
+        };
+        for (line, second) in [
+            (2, "--- {kind: Unicorn}"),
+            (3, "---\nkind: Unicorn"),
+            (5, "---\n# a note\n\nkind: Unicorn"),
+            (4, "...\n---\nkind: Unicorn"),
+        ] {
+            let said = later(&format!("kind: Agent\n{second}"));
+            assert!(said.contains(&format!("a.yaml:{line}: `kind")), "{said}");
+        }
+        assert!(message("kind: Agent\n---\nkind: [\n").contains("at line 4 column 1"));
         assert!(message("kind: Preview\nmetadata: {name: x}").contains("metadata.resourceName"));
         assert!(message("- a list").contains("a.yaml"));
         assert!(message("kind: [").contains("a.yaml"));
@@ -243,6 +293,7 @@ mod tests {
             let text: Vec<_> = bodies.iter().map(|body| serde_norway::to_string(body).unwrap()).collect();
             let split: Vec<_> = split("x", &text.join("---\n")).unwrap().into_iter().map(|document| document.body).collect();
             prop_assert_eq!(split, bodies);
+            prop_assert_eq!(first_lines(&text.join("---\n")).len(), names.len());
         }
     }
 }

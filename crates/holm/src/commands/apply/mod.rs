@@ -17,7 +17,14 @@ use std::path::{Path, PathBuf};
 use substitute::Secrets;
 
 /// Creates or updates the objects of YAML documents
+///
+/// A document has `kind`, `metadata` and `spec`, as `holm get KIND NAME -o yaml` prints them; a
+/// line `---` begins the next one. Most objects are replaced as a whole.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm apply -f objects.yaml
+  holm apply -R -f folder --env-file secrets.env
+  holm get sandbox box -o yaml | sed 's/memory: 4096/memory: 8192/' | holm apply -f -")]
 pub(crate) struct Args {
     #[command(flatten)]
     source: Source,
@@ -101,7 +108,12 @@ pub(crate) async fn apply_all(
     let mut failures = Vec::new();
     for document in documents {
         if let Err(error) = apply(document, client, say).await {
-            term::note(format!("{} {document}: {error}", term::styled_note(Style::Bad, "failed")));
+            let place = match error {
+                Error::Document { .. } => String::new(),
+                _ => format!("{}: ", document.place()),
+            };
+            let failed = term::styled_note(Style::Bad, "failed");
+            term::note(format!("{failed} {document}: {place}{error}"));
             failures.push(error);
         }
     }
@@ -184,6 +196,9 @@ fn report(object: &Value, say: fn(String)) {
         object.pointer("/metadata/url").and_then(Value::as_str).filter(|url| !url.is_empty())
     {
         say(format!("  url: {}", term::harmless(url)));
+    }
+    if let Some(token) = object.pointer("/spec/token").and_then(Value::as_str) {
+        say(format!("  token: {}", term::harmless(token)));
     }
     report_secrets(object, say);
 }
