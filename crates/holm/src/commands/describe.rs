@@ -15,7 +15,9 @@ use types::Timestamp;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm describe agent helper
-  holm describe sandbox box preview main")]
+  holm describe sandbox box preview main
+
+`holm get --help` lists the kinds.")]
 pub(crate) struct Args {
     /// Kind and name, then a kind below it and its name, and so on
     #[arg(required = true, value_name = "KIND NAME")]
@@ -43,16 +45,23 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Returns the columns of the kind, one per line.
+const URL: &str = "URL";
+
+/// Returns the columns of the kind, one per line, and the address if it has one.
 fn head(kind: &Kind, object: &Value, now: Timestamp) -> String {
-    let row = output::row(kind, object, now);
-    let wide = kind.columns.iter().map(|column| column.heading.len()).max().unwrap_or_default();
+    let mut row = output::row(kind, object, now);
+    let mut headings: Vec<_> = kind.columns.iter().map(|column| column.heading).collect();
+    let url = object.pointer("/metadata/url").and_then(Value::as_str);
+    if let Some(url) = url.filter(|url| !url.is_empty() && !headings.contains(&URL)) {
+        headings.push(URL);
+        row.push(term::harmless(url));
+    }
+    let wide = headings.iter().map(|heading| heading.len()).max().unwrap_or_default();
     let line = |(heading, cell): (&str, String)| {
         let heading = term::styled(Style::Bold, format!("{heading:<wide$}"));
         format!("{heading}  {cell}")
     };
-    let headings = kind.columns.iter().map(|column| column.heading);
-    headings.zip(row).map(line).collect::<Vec<_>>().join("\n")
+    headings.into_iter().zip(row).map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn section(heading: &str, text: &str) {

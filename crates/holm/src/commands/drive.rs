@@ -31,7 +31,9 @@ pub(crate) struct Args {
 enum Command {
     /// Mounts a drive in a sandbox
     Mount {
+        /// Name of the drive
         drive: String,
+        /// Name of the sandbox
         sandbox: String,
         /// Path in the sandbox; made if it is missing
         path: String,
@@ -44,12 +46,14 @@ enum Command {
     },
     /// Unmounts a drive in a sandbox
     Unmount {
+        /// Name of the sandbox
         sandbox: String,
         /// Path in the sandbox
         path: String,
     },
     /// Shows the drives mounted in a sandbox
     Mounts {
+        /// Name of the sandbox
         sandbox: String,
         /// How to show them
         #[arg(short, long, value_enum, default_value_t)]
@@ -57,13 +61,16 @@ enum Command {
     },
 }
 
-pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     match args.command {
         Command::Mount { drive, sandbox, path, folder, read_only } => {
             let order = json!({
                 "driveName": drive, "mountPath": path, "drivePath": folder.as_deref().unwrap_or("/"),
                 "readOnly": read_only,
             });
+            // The sandbox would answer 500.
+            let known = target::resolve(&["drives".into(), drive.clone()])?;
+            client.get(&known.object(&drive)?, &[]).await?;
             let sandbox = find(client, &sandbox).await?;
             let request = sandbox.request(Method::POST, PATH).await?.json(&order);
             let mounted = sandbox.ask_json(request).await?;
@@ -75,20 +82,30 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
             // A single path segment, as the published command line sends it.
             let place = utf8_percent_encode(path.trim_start_matches('/'), NON_ALPHANUMERIC);
             let request = sandbox.request(Method::DELETE, &format!("{PATH}/{place}")).await?;
-            sandbox.ask_json(request).await?;
+            if let Err(error) = sandbox.ask_json(request).await {
+                // The sandbox answers 500 also if there is nothing to unmount.
+                let mounts = mounts(&sandbox).await?;
+                let is_there = mounts.iter().any(|mount| mount["mountPath"] == path.as_str());
+                let absent =
+                    || Error::Absent(format!("no drive is mounted at {path} in {}", sandbox.name));
+                return Err(if is_there { error } else { absent() });
+            }
             term::say(term::harmless(&format!("{path} is unmounted in {}", sandbox.name)));
         }
         Command::Mounts { sandbox, output } => {
             let sandbox = find(client, &sandbox).await?;
-            let request = sandbox.request(Method::GET, PATH).await?;
-            let mut answer = sandbox.ask_json(request).await?;
-            let Value::Array(mounts) = answer["mounts"].take() else {
-                return Err(sandbox.odd("the answer has no mounts"));
-            };
-            show(&mounts, output);
+            show(&mounts(&sandbox).await?, output);
         }
     }
     Ok(Exit::Success)
+}
+
+async fn mounts(sandbox: &Workload) -> Result<Vec<Value>, Error> {
+    let request = sandbox.request(Method::GET, PATH).await?;
+    match sandbox.ask_json(request).await?["mounts"].take() {
+        Value::Array(mounts) => Ok(mounts),
+        _ => Err(sandbox.odd("the answer has no mounts")),
+    }
 }
 
 async fn find(client: Client, sandbox: &str) -> Result<Workload, Error> {
@@ -99,6 +116,9 @@ async fn find(client: Client, sandbox: &str) -> Result<Workload, Error> {
 fn show(mounts: &[Value], format: Format) {
     if format != Format::Table {
         return term::say(output::plain(mounts, format));
+    }
+    if mounts.is_empty() {
+        return term::note("no drives are mounted here");
     }
     let text = |mount: &Value, member: &str| {
         term::harmless(mount[member].as_str().unwrap_or_default()).to_string()

@@ -1,8 +1,9 @@
 //! `holm logs`: shows the output of workloads and their builds.
 
 use crate::client::Client;
-use crate::client::kinds;
 use crate::client::log_lines::{ALL_SEVERITIES, Ask, Line, Tail};
+use crate::client::{kinds, target};
+use crate::commands::usage::window;
 use crate::duration::Span;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -13,7 +14,14 @@ use std::time::Duration;
 use types::Timestamp;
 
 /// Shows the logs of a workload
+///
+/// These are what its programs printed, and what building its image printed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm logs agent helper --follow
+  holm logs agent helper --since 3d --severity WARNING,ERROR
+  holm logs job nightly exe_3f9c0a 1     # what the second task printed
+  holm logs agent helper --start 2026-04-16T09:30:00Z --end 2026-04-16T10:00:00Z")]
 pub(crate) struct Args {
     /// agent, function, job, sandbox, application or model
     kind: String,
@@ -32,17 +40,18 @@ pub(crate) struct Args {
     /// for an execution 3 days
     #[arg(long, alias = "period", value_name = "LENGTH")]
     since: Option<Span>,
-    /// Start of the time window, such as 2026-04-16T09:30:00Z
+    /// Start of the time window: a time such as 2026-04-16T09:30:00Z, a day (UTC) or an age
     #[arg(long, conflicts_with = "since", value_name = "TIME")]
-    start: Option<Timestamp>,
-    /// End of the time window
+    start: Option<String>,
+    /// End of the time window; by default now
     #[arg(long, conflicts_with = "follow", value_name = "TIME")]
-    end: Option<Timestamp>,
+    end: Option<String>,
     /// Only lines that contain this text
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
-    /// Only these levels, separated by commas: TRACE, DEBUG, INFO, WARNING, ERROR, FATAL, UNKNOWN
-    #[arg(long, value_name = "NAMES", default_value = ALL_SEVERITIES)]
+    /// Only these levels, separated by commas: TRACE, DEBUG, INFO, WARNING, ERROR, FATAL, UNKNOWN;
+    /// by default all
+    #[arg(long, value_name = "NAMES", default_value = ALL_SEVERITIES, hide_default_value = true)]
     severity: String,
     /// Only lines of the trace with this id
     #[arg(long, value_name = "ID")]
@@ -120,9 +129,12 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let before = |time: Timestamp, span: Span| {
         time.plus_ms(-i64::try_from(span.0.as_millis()).unwrap_or_default())
     };
-    let mut end = args.end.unwrap_or_else(|| now.plus_s(1));
+    let read =
+        |time: &Option<String>| time.as_deref().map(|time| window::read(time, now)).transpose();
+    let mut end = read(&args.end)?.unwrap_or_else(|| now.plus_s(1));
     // The window must not be longer by the second that it ends later.
-    let start = args.start.unwrap_or_else(|| before(now, back).max(before(end, WINDOW_MAX)));
+    let start =
+        read(&args.start)?.unwrap_or_else(|| before(now, back).max(before(end, WINDOW_MAX)));
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let asked = Ask {
         kind,
@@ -139,12 +151,32 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         lines.iter().for_each(|line| show(line, form));
         if !args.follow {
             if lines.is_empty() {
+                must_exist(&args, kind, &mut client).await?;
                 term::note(args.nothing(back));
+                if kind == "models" {
+                    term::note("a model has lines only if `spec.requestLog` turns them on");
+                }
             }
             return Ok(Exit::Success);
         }
         tokio::time::sleep(POLL).await;
         end = world::system().now().plus_s(1);
+    }
+}
+
+/// Refuses names of nothing. Lines outlive what printed them, so this is asked only when there are
+/// none.
+async fn must_exist(args: &Args, kind: &'static str, client: &mut Client) -> Result<(), Error> {
+    let below = args.execution.iter().flat_map(|id| ["executions".to_owned(), id.clone()]);
+    let words: Vec<_> = [kind.to_owned(), args.name.clone()].into_iter().chain(below).collect();
+    let target = target::resolve(&words)?;
+    let name = args.execution.as_ref().unwrap_or(&args.name);
+    match client.find(&target.object(name)?).await? {
+        Some(_) => Ok(()),
+        None => Err(Error::Absent(format!(
+            "there is no {} `{name}`, and it has printed nothing in this time",
+            target.kind.one()
+        ))),
     }
 }
 

@@ -12,6 +12,7 @@ use images::{Error as Broken, Store};
 /// more.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Name of the image, such as `team/app:v2`; without a tag, `latest`
     name: String,
 }
 
@@ -19,8 +20,8 @@ pub(super) fn run(args: &Args, store: &Store) -> Result<Exit, Error> {
     let name = local::name(&args.name)?;
     let broken = |error: Broken| failed(&format!("remove {name}"), &error);
     let Some(image) = store.resolve(&name).map_err(broken)? else {
-        term::note(format!("there is no image {name}; `holm image list` shows what there is"));
-        return Ok(Exit::NotFound);
+        let message = format!("there is no image {name}; `holm image list` shows what there is");
+        return Err(Error::Absent(message));
     };
     for name in store.remove_image(&image.digest).map_err(broken)? {
         term::say(format!("{name} removed"));

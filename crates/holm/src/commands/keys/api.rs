@@ -1,12 +1,14 @@
 //! API keys of the user or of a service account.
 
 use crate::client::Client;
+use crate::duration::Span;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
-use crate::term;
-use reqwest::Method;
+use crate::{term, world};
+use reqwest::{Method, StatusCode};
 use serde_json::{Map, Value};
+use types::Timestamp;
 
 /// Window of an amount that is given without one.
 const WINDOW: &str = "month";
@@ -186,14 +188,24 @@ pub(super) async fn list(args: List, mut client: Client) -> Result<Exit, Error> 
         Format::Table if keys.is_empty() => term::note("no keys here"),
         Format::Table => {
             let heading = ["ID", "NAME", "OPENS", "EXPIRES", "CREATED"].map(str::to_owned);
-            term::say(output::lines(&heading, keys.iter().map(row)));
+            let now = world::system().now();
+            term::say(output::lines(&heading, keys.iter().map(|key| row(key, now))));
         }
     }
     Ok(Exit::Success)
 }
 
+/// Returns when a key expires. Its lifetime alone would not tell.
+fn expiry(lifetime: Option<&str>, created: Option<Timestamp>) -> String {
+    let Some(lifetime) = lifetime else { return "never".to_owned() };
+    let end = lifetime.parse().ok().zip(created).map(|(Span(span), created)| {
+        created.plus_ms(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)).to_string()
+    });
+    end.unwrap_or_else(|| lifetime.to_owned())
+}
+
 /// Returns the cells of a key.
-fn row(key: &Value) -> Vec<String> {
+fn row(key: &Value, now: Timestamp) -> Vec<String> {
     let text = |name: &str| key[name].as_str().filter(|text| !text.is_empty());
     let opens = match key["models"].as_array() {
         None => "everything".to_owned(),
@@ -204,15 +216,23 @@ fn row(key: &Value) -> Vec<String> {
         }
     };
     let nothing = |name: &str| text(name).unwrap_or("-");
-    let expires = text("expires_in").unwrap_or("never");
-    let cells = [nothing("id"), nothing("name"), &opens, expires, nothing("createdAt")];
+    let created: Option<Timestamp> = text("createdAt").and_then(|time| time.parse().ok());
+    let expires = expiry(text("expires_in"), created);
+    let age = created.map_or_else(|| "-".to_owned(), |time| output::age(now.since(time)));
+    let cells = [nothing("id"), nothing("name"), &opens, &expires, &age];
     cells.map(|cell| term::harmless(cell).replace(['\n', '\t'], " ")).to_vec()
 }
 
 pub(super) async fn revoke(args: Revoke, mut client: Client) -> Result<Exit, Error> {
     let path = place(args.service_account.as_deref())?;
     let path = format!("{path}/{}", segment(&args.id)?);
-    client.call(Method::DELETE, &path, &[], None).await?;
+    let revoked = client.call(Method::DELETE, &path, &[], None).await;
+    revoked.map_err(|error| match error {
+        Error::Answer { status: StatusCode::NOT_FOUND, message, .. } => {
+            Error::Absent(format!("{message}; `holm keys list` lists yours"))
+        }
+        other => other,
+    })?;
     term::note(format!("{} opens nothing any more", args.id));
     Ok(Exit::Success)
 }
@@ -264,6 +284,16 @@ mod tests {
         assert_eq!(told, wanted);
         assert!(meaning(&json!({"models": []})).starts_with("opens all models;"));
         assert!(meaning(&json!({})).starts_with("opens all that its owner may do"));
+    }
+
+    #[test]
+    fn a_list_tells_when_a_key_expires() {
+        let now = "2026-04-16T12:00:00Z".parse().unwrap();
+        let key =
+            json!({"id": "key_a", "expires_in": "30d", "createdAt": "2026-04-15T12:00:00.000Z"});
+        let row = |key: &Value| row(key, now).split_off(3);
+        assert_eq!(row(&key), ["2026-05-15T12:00:00.000Z", "1d ago"]);
+        assert_eq!(row(&json!({"id": "key_a"})), ["never", "-"]);
     }
 
     #[test]

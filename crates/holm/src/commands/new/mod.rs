@@ -34,7 +34,8 @@ pub(crate) struct Args {
 }
 
 const NAME: &str = "{{name}}";
-const NAME_CHARS_MAX: usize = 63;
+/// What agents, functions, jobs and sandboxes may have.
+const NAME_CHARS_MAX: usize = 49;
 
 pub(crate) fn run(args: Args) -> Result<Exit, Error> {
     let Some(kind) = args.kind.filter(|_| !args.list) else {
@@ -83,7 +84,8 @@ fn name_of(folder: &Path) -> Result<String, Error> {
         return Ok(name.to_owned());
     }
     let message = format!(
-        "`{}` cannot be the name of a project: use small letters, digits and hyphens",
+        "`{}` cannot be the name of a project: use small letters, digits and hyphens, at most \
+         {NAME_CHARS_MAX}",
         folder.display()
     );
     Err(Error::Usage(message))
