@@ -4,6 +4,7 @@ use crate::client::kinds::{Column, Form, Kind};
 use crate::term::{self, Style};
 use comfy_table::{Table, presets};
 use serde_json::Value;
+use std::fmt::Display;
 use types::Timestamp;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -120,6 +121,14 @@ pub(crate) fn age(ms: i64) -> String {
     }
 }
 
+/// Writes a count with its noun, as in `1 file` and `2 files`.
+pub(crate) fn counted(count: impl Display, noun: &str) -> String {
+    match count.to_string().as_str() {
+        "1" => format!("1 {noun}"),
+        many => format!("{many} {noun}s"),
+    }
+}
+
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] =
         [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -163,5 +172,11 @@ mod tests {
     fn sizes_have_one_decimal() {
         assert_eq!(size(1536), "1.5 KiB");
         assert_eq!(size(12), "12 B");
+    }
+
+    #[test]
+    fn one_has_no_plural() {
+        let words = [0_u64, 1, 2].map(|count| counted(count, "row"));
+        assert_eq!(words, ["0 rows", "1 row", "2 rows"]);
     }
 }

@@ -14,8 +14,8 @@ pub(crate) struct Copied {
 
 impl Copied {
     pub(crate) fn tell(&self) {
-        let files = if self.files == 1 { "file" } else { "files" };
-        term::note(format!("copied {} {files}, {}", self.files, output::size(self.bytes)));
+        let files = output::counted(self.files, "file");
+        term::note(format!("copied {files}, {}", output::size(self.bytes)));
     }
 }
 

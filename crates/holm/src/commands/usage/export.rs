@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::output;
 use crate::term;
 use crate::world;
 use std::fs::{self, File};
@@ -61,7 +62,7 @@ pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     })?;
     files::rename(&part, &args.file)
         .map_err(Error::io(format!("write {}", args.file.display())))?;
-    term::say(format!("{rows} rows in {}", args.file.display()));
+    term::say(format!("{} in {}", output::counted(rows, "row"), args.file.display()));
     Ok(Exit::Success)
 }
 

@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::output;
 use crate::term;
 use csv::{Terminator, WriterBuilder};
 use parquet::basic::Compression;
@@ -51,7 +52,7 @@ pub(super) async fn run(
         let _ = fs::remove_file(&part);
     })?;
     files::rename(&part, file).map_err(Error::io(format!("write {}", file.display())))?;
-    term::say(format!("{rows} rows in {}", file.display()));
+    term::say(format!("{} in {}", output::counted(rows, "row"), file.display()));
     Ok(Exit::Success)
 }
 

@@ -35,6 +35,7 @@ pub(crate) struct Args {
     /// Length of the steps; by default daily in a file, else a single step
     #[arg(long, value_parser = ["hourly", "daily", "total"])]
     resolution: Option<String>,
+    /// How to show them
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     /// New file to write instead
@@ -123,9 +124,13 @@ fn table(usage: &ModelUsage) {
     let cost = term::styled(Style::Bold, money(total.cost));
     let tokens = grouped(total.total_tokens as f64, 0);
     let (start, end) = (usage.start, usage.end);
-    term::say(format!("{start} to {end}: {} calls, {tokens} tokens, {cost}", total.calls));
+    let calls = output::counted(total.calls, "call");
+    term::say(format!("{start} to {end}: {calls}, {tokens} tokens, {cost}"));
     if total.estimated_calls > 0 {
-        term::note(format!("of {} calls tokens were counted here", total.estimated_calls));
+        term::note(format!(
+            "the tokens of {} are estimates, because the provider did not report them",
+            output::counted(total.estimated_calls, "call")
+        ));
     }
 }
 
