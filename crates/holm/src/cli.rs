@@ -119,3 +119,30 @@ impl Cli {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn silent(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        if command.get_about().is_none() {
+            found.push(path.to_owned());
+        }
+        let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        for argument in arguments.filter(|argument| argument.get_help().is_none()) {
+            found.push(format!("{path} {argument}"));
+        }
+        for below in command.get_subcommands() {
+            silent(below, &format!("{path} {}", below.get_name()), found);
+        }
+    }
+
+    /// Many users have nothing but the help.
+    #[test]
+    fn every_command_and_option_says_what_it_is_for() {
+        let mut found = Vec::new();
+        silent(&Cli::command(), "holm", &mut found);
+        assert_eq!(found, [""; 0]);
+    }
+}

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 /// Processes and memory are not kept. Waits until the sandbox is archived.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Name of the sandbox
     sandbox: String,
     /// How long to wait
     #[arg(long, default_value = "30m", value_name = "LENGTH")]
@@ -27,6 +28,7 @@ pub(crate) struct Args {
 /// Restores an archived sandbox with its files
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackArgs {
+    /// Name of the sandbox
     sandbox: String,
     /// How long to wait
     #[arg(long, default_value = "30m", value_name = "LENGTH")]

@@ -12,6 +12,7 @@ use clap::CommandFactory;
 /// fish: `holm completion fish > ~/.config/fish/completions/holm.fish`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Shell to complete in
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -27,8 +27,8 @@ const BYPASS: &str = "bypass";
   holm network drop box '*.example.com'
   holm logs sandbox box --severity warning
 
-With the first pattern that is allowed everything else is blocked. What is to be injected into requests is
-written with `holm apply`.")]
+With the first pattern that is allowed everything else is blocked. What is to be injected into
+requests is written with `holm apply`.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -38,6 +38,7 @@ pub(crate) struct Args {
 enum Command {
     /// Shows the rules of a sandbox
     Show {
+        /// Name of the sandbox
         sandbox: String,
         /// How to show them
         #[arg(short, long, value_enum, default_value_t)]
@@ -45,19 +46,25 @@ enum Command {
     },
     /// Allows a sandbox to reach what matches the patterns, and nothing that no pattern allows
     Allow {
+        /// Name of the sandbox
         sandbox: String,
+        /// Hosts such as `example.com` or `*.example.com`; `METHOD:HOST/PATH` for requests
         #[arg(required = true, value_name = "PATTERN")]
         patterns: Vec<String>,
     },
     /// Forbids a sandbox to reach what matches the patterns
     Block {
+        /// Name of the sandbox
         sandbox: String,
+        /// Hosts such as `example.com` or `*.example.com`; `METHOD:HOST/PATH` for requests
         #[arg(required = true, value_name = "PATTERN")]
         patterns: Vec<String>,
     },
     /// Removes patterns from all lists of a sandbox
     Drop {
+        /// Name of the sandbox
         sandbox: String,
+        /// Patterns as `holm network show` lists them
         #[arg(required = true, value_name = "PATTERN")]
         patterns: Vec<String>,
     },

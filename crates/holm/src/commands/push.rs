@@ -29,7 +29,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   holm push ./helper --name helper --type agent
   holm push --build-env-file build.env --docker-config ~/.docker/config.json
-  holm push --name helper --type agent --image ghcr.io/org/helper:1 --docker-config ~/.docker/config.json
+  holm push --name helper --type agent --image ghcr.io/org/helper:1
   holm get image agent/helper")]
 pub(crate) struct Args {
     /// Folder of the project
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1h", value_name = "LENGTH")]
     timeout: Span,
     /// How to show the image; by default only its reference
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, hide_default_value = true)]
     output: Format,
 }
 

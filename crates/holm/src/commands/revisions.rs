@@ -16,6 +16,7 @@ use crate::{term, world};
 pub(crate) struct Args {
     /// agent, application, function, job or model
     kind: String,
+    /// Name of the object
     name: String,
     /// How to show them; `json` is always a list
     #[arg(short, long, value_enum, default_value_t)]

@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) struct Args {
     /// agent, application, function, job or model
     kind: String,
+    /// Name of the object
     name: String,
     /// Id of the revision; by default the one that served before
     revision: Option<String>,
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "15m", value_name = "LENGTH")]
     timeout: Span,
     /// How to show the result; by default not at all
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, hide_default_value = true)]
     output: Format,
 }
 

@@ -18,12 +18,13 @@ use serde_json::{Value, json};
   holm get snapshots box
   holm fork sbx/box sbx/second --snapshot before")]
 pub(crate) struct Args {
+    /// Name of the sandbox
     sandbox: String,
     /// Name, which no other snapshot of the sandbox may have
     #[arg(long)]
     name: Option<String>,
     /// How to show it; by default only its id
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, hide_default_value = true)]
     output: Format,
 }
 

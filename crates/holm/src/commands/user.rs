@@ -23,6 +23,7 @@ enum Act {
     ///
     /// By default a new password is generated and printed. With SQLite, stop the server first.
     Password {
+        /// E-mail address of the user
         email: String,
         /// Read the password from standard input instead
         #[arg(long)]

@@ -16,6 +16,7 @@ pub(crate) struct Args {
     /// Workspace to use from now on
     #[arg(value_name = "NAME")]
     name: Option<String>,
+    /// How to show them
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }

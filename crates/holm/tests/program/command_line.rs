@@ -38,6 +38,7 @@ fn documents_make_objects_and_take_them_away() {
         "previews/main created",
         "connections/slack created",
         "  url: http",
+        "  token: ",
     ] {
         assert!(first.contains(line), "{line}: {first}");
     }
@@ -216,19 +217,28 @@ fn failures_have_numbers() {
     text(&server.cli(&key, &["get", "unicorns"]), 2);
     text(&server.cli(&key, &["get"]), 2);
     text(&server.cli(&key, &["get", "previews"]), 2);
-    text(&server.cli("hk_wrong", &["get", "sandboxes"]), 4);
+    let stranger = text(&server.cli("hk_wrong", &["get", "sandboxes"]), 4);
+    assert!(stranger.contains("next: they come from HOLM_API_KEY"), "{stranger}");
     text(&server.cli(&key, &["get", "sandbox", "nobody"]), 6);
     text(&server.cli(&key, &["get", "user", "nobody@holm.local"]), 6);
     text(&server.cli(&key, &["get", "image", "helper"]), 2);
     text(&server.cli(&key, &["delete", "image", "helper"]), 2);
-    text(&server.cli(&key, &["apply", "-f", wrong.to_str().unwrap()]), 11);
-    text(&server.cli(&key, &["apply", "-f", refused.to_str().unwrap()]), 11);
+    for (file, place) in [(wrong, "wrong.yaml:1: "), (refused, "refused.yaml:1: ")] {
+        let told = text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 11);
+        assert!(told.contains(place), "{told}");
+    }
     text(&server.cli(&key, &["delete", "sandbox", "nobody"]), 6);
+    text(&server.cli(&key, &["delete", "sandbox/nobody"]), 6);
+    text(&server.cli(&key, &["drive", "mount", "none", "nobody", "/mnt"]), 6);
     text(&server.cli(&key, &["delete", "sandbox", "nobody", "--ignore-missing"]), 0);
     text(&server.cli(&key, &["-w", "elsewhere", "get", "sandboxes"]), 5);
     text(&holm(server.folder.path()).args(["get", "sandboxes"]).output().unwrap(), 4);
     let unreachable = server.cli(&key, &["--server", "http://127.0.0.1:1", "get", "sandboxes"]);
-    assert!(text(&unreachable, 8).contains("next: "));
+    let unreachable = text(&unreachable, 8);
+    assert!(unreachable.contains("next: "), "{unreachable}");
+    assert_eq!(unreachable.matches("because: ").count(), 1, "{unreachable}");
+    let elsewhere = format!("{}/elsewhere", server.url());
+    text(&server.cli(&key, &["--server", &elsewhere, "get", "sandboxes"]), 2);
 }
 
 #[test]
@@ -237,7 +247,9 @@ fn a_key_is_remembered_for_its_owner_only() {
     let home = server.folder.path();
     let mut login = holm(home);
     login
-        .args(["login", "--api-key", "--server", &server.url()])
+        .args(["login", "--api-key"])
+        .env("HOLM_URL", "")
+        .env("BL_API_URL", format!("{}/v0", server.url()))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped());
     let mut login = login.spawn().unwrap();
@@ -271,6 +283,7 @@ fn kinds_with_lists_alone_show_one_object_too() {
     let unnamed = text(&server.cli(&key, &["describe", "sandbox", "box", "previews"]), 2);
     assert!(unnamed.contains("`holm get sandbox box previews` lists them"), "{unnamed}");
     shown(&["get", "sandbox", "box", "previews"]);
+    assert!(shown(&["describe", "sandbox", "box"]).contains("\nURL "));
 }
 
 #[test]
@@ -312,7 +325,12 @@ fn logs_of_a_workload_can_be_asked_for() {
     let told = text(&server.cli(&key, &["logs", "sbx", "box", "--since", "3d"]), 0);
     assert_eq!(told, "no lines in the last 3 days\n");
     text(&server.cli(&key, &["logs", "sbx", "box", "--since", "soon"]), 2);
-    text(&server.cli(&key, &["logs", "model", "gpt", "--search", "request"]), 0);
+    text(
+        &server.cli(&key, &["logs", "sbx", "box", "--start", "2026-04-16", "--end", "2026-04-17"]),
+        0,
+    );
+    let nobody = text(&server.cli(&key, &["logs", "model", "gpt", "--search", "request"]), 6);
+    assert!(nobody.contains("there is no model `gpt`"), "{nobody}");
     text(&server.cli(&key, &["logs", "policy", "p"]), 2);
 }
 

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 #[command(after_help = "Examples:
   holm chat helper
   holm chat helper --message 'What is the weather in Bonn?'
-  holm chat helper --thread 3f9c0a   # goes on with an earlier conversation, if the agent remembers it
+  holm chat helper --thread 3f9c0a   # goes on with an earlier conversation
   holm chat gpt --system 'Answer in one sentence.'")]
 pub(crate) struct Args {
     /// Name of the agent or the model

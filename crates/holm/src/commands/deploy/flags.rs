@@ -58,6 +58,6 @@ pub(crate) struct Args {
     #[arg(short, long)]
     pub(super) yes: bool,
     /// How to show what was deployed; by default only its address
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, hide_default_value = true)]
     pub(super) output: Format,
 }

@@ -18,6 +18,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// a root filesystem. Archives can be compressed with gzip or zstd.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// File or folder to import
     path: PathBuf,
     /// Name of the image, such as `team/app:v2`, instead of the names in the archive
     #[arg(long)]

@@ -36,6 +36,7 @@ pub(crate) struct Args {
     /// Length of the chart's steps; by default chosen to suit the time window
     #[arg(long, value_parser = RESOLUTIONS)]
     resolution: Option<String>,
+    /// How to show them
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
