@@ -169,14 +169,11 @@ impl Tools {
     async fn send(&self, request: Request<Body>) -> CallToolResult {
         let Ok(response) = self.operations.clone().oneshot(request).await;
         let failed = !response.status().is_success();
-        let bytes = response
-            .into_body()
-            .collect()
-            .await
-            .map(http_body_util::Collected::to_bytes)
-            .unwrap_or_default();
+        let Ok(body) = response.into_body().collect().await else {
+            return CallToolResult::structured_error(json!({"error": "the answer broke off"}));
+        };
         // Clients accept only objects.
-        let value = match serde_json::from_slice(&bytes).unwrap_or(Value::Null) {
+        let value = match value_in(&body.to_bytes()) {
             Value::Null if !failed => return CallToolResult::success(Vec::new()),
             value @ Value::Object(_) => value,
             value => json!({"data": value}),
@@ -187,6 +184,14 @@ impl Tools {
             CallToolResult::structured(value)
         }
     }
+}
+
+/// Returns what an answer says. What is not JSON is told as it is.
+fn value_in(body: &[u8]) -> Value {
+    if body.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into())
 }
 
 /// Builds the request for a tool call.
@@ -280,4 +285,16 @@ pub(crate) async fn serve(
     // above, accepts any.
     request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("holm"));
     Ok(Spoken(service.handle(request).await.map(Body::new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_not_json_is_told_as_it_is() {
+        assert_eq!(value_in(b""), Value::Null);
+        assert_eq!(value_in(br#"{"a":1}"#), json!({"a": 1}));
+        assert_eq!(value_in(b"a,b\n1,2"), json!("a,b\n1,2"));
+    }
 }
