@@ -217,5 +217,5 @@ pub(crate) fn tell(sources: &crate::project::pack::Sources, what: &str) {
     for (path, why) in sources.left_out.iter().take(NAMED_MAX) {
         term::note(format!("left out {}: {why}", term::harmless(&path.to_string_lossy())));
     }
-    term::note(format!("{what}: {} files to upload", sources.files()));
+    term::note(format!("{what}: {} to upload", output::counted(sources.files(), "file")));
 }
