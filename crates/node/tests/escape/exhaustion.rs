@@ -148,6 +148,6 @@ fn a_full_disk_does_not_end_the_instance() {
     let mut spec = program::spec(&machine, "full", "");
     spec.first.arguments[2] =
         "dd if=/dev/zero of=/big bs=1M; echo left: $(df -m / | wc -l); exit 5".into();
-    spec.writable = Writable::of_memory(spec.memory_mb);
+    spec.writable = Writable::Memory { mb: spec.memory_mb / 4 * 3 };
     assert_eq!(run(&node, &spec).0, Exit::Code(5));
 }
