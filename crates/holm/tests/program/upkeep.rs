@@ -17,9 +17,8 @@ fn with_objects() -> (Server, String) {
 #[test]
 fn a_backup_of_a_running_server_is_restored_elsewhere() {
     let (server, key) = with_objects();
-    let data = |command: &mut std::process::Command| {
-        command.args(["--data", "data"]).output().unwrap()
-    };
+    let data =
+        |command: &mut std::process::Command| command.args(["--data", "data"]).output().unwrap();
     text(&data(holm(server.folder.path()).args(["backup", "all.backup", "--with-keys"])), 0);
     text(&data(holm(server.folder.path()).args(["restore", "all.backup", "--verify"])), 0);
 
