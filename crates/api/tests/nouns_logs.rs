@@ -140,7 +140,7 @@ async fn without_times_the_last_three_days_are_meant() {
 #[tokio::test]
 async fn what_is_no_question_is_refused() {
     let cloud = Cloud::start().await;
-    let many = vec!["job"; 21].join(",");
+    let many = (0..21).map(|number| format!("job-{number}")).collect::<Vec<_>>().join(",");
     let long = "x".repeat(201);
     for bad in [
         "workloadIds=nightly&severity=LOUD".to_owned(),
