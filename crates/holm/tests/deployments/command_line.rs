@@ -123,7 +123,7 @@ fn whoever_may_not_deploy_is_told_why() {
             assert!(said.noted.contains(why) && said.out.is_empty(), "{words:?}: {}", said.noted);
         }
     };
-    with("HOLM_API_KEY", "hk_wrong", 4, "run `holm login`");
+    with("HOLM_API_KEY", "hk_wrong", 4, "they come from HOLM_API_KEY");
     with("HOLM_WORKSPACE", "elsewhere", 5, "holm workspaces NAME");
     with("HOLM_URL", "http://127.0.0.1:1", 8, "check that the server runs");
     with("HOLM_URL", "127.0.0.1:1", 2, "is not an address");
