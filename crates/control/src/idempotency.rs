@@ -6,7 +6,7 @@ use crate::json;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use store::idempotency::{self, Claim};
-use store::{Store, Tx};
+use store::{KeyFile, Store, Tx};
 use types::ids::WorkspaceId;
 
 /// The status that the store notes of a kept answer. Only answers of success are kept.
@@ -114,20 +114,36 @@ pub(crate) async fn earlier(
 ) -> Result<Option<JsonAnswer>, Error> {
     let Some(request) = key.cloned() else { return Ok(None) };
     let keyring = store.keyring();
-    let work = move |tx: &mut Tx<'_>| match idempotency::find(
-        tx,
-        &request.realm,
-        &request.key,
-        &request.digest,
-    )? {
+    store.read(move |tx| kept(tx, &keyring, &request)).await
+}
+
+fn kept(
+    tx: &mut Tx<'_>,
+    keyring: &KeyFile,
+    request: &RequestKey,
+) -> Result<Option<JsonAnswer>, Error> {
+    match idempotency::find(tx, &request.realm, &request.key, &request.digest)? {
         Some(Claim::Done { body, .. }) => {
             let body = keyring.read().open(&request.seal_context(), &body)?.into();
             Ok(Some(JsonAnswer { body, replayed: true }))
         }
         Some(Claim::Conflict) => Err(Error::from(Conflict::KeyReused)),
         Some(Claim::New) | None => Ok(None),
-    };
-    store.read(work).await
+    }
+}
+
+/// Forgets a key, unless it has another answer by now. Returns whether it had this one.
+pub(crate) fn forget_answer(
+    tx: &mut Tx<'_>,
+    keyring: &KeyFile,
+    request: &RequestKey,
+    answer: &JsonAnswer,
+) -> Result<bool, Error> {
+    let has_it = kept(tx, keyring, request)?.is_some_and(|kept| kept.body == answer.body);
+    if has_it {
+        forget(tx, Some(request))?;
+    }
+    Ok(has_it)
 }
 
 /// Forgets a key whose work was taken back: a repetition must not be answered as if the object were

@@ -14,11 +14,11 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Checked, Held, Secrets, Shown};
 use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
-use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
+use crate::idempotency::{JsonAnswer, RequestKey, forget, forget_answer, once};
 use crate::missing::Missing;
 use crate::snapshot_store::{NewSnapshot, SnapshotFault, SnapshotStore};
 use crate::usage;
-use crate::workloads::{launch, soon};
+use crate::workloads::{launch, rows, soon};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use store::resources::{self, Query};
@@ -105,20 +105,21 @@ async fn taken(
     // leftover.
     let _taking = control.workloads.taking(&id);
     let _lock = control.workloads.lock(&id).await;
-    let begun = Arc::new(Mutex::new(None));
-    let (of, row, mine) = (context.clone(), id.clone(), Arc::clone(&begun));
-    let answer = once(&control.store, key.clone(), move |tx| {
-        let (snapshot, instance) = begin(&of, tx, &order, &row)?;
-        *mine.lock() = Some(instance);
-        Ok::<_, Error>(snapshot)
-    })
-    .await?;
-    let begun = begun.lock().take().filter(|_| !answer.replayed);
-    let Some(instance) = begun else {
-        let id = earlier(&answer)?;
+    let mut before = None;
+    let instance = loop {
+        let answer = match begun(context, &order, key.clone(), &id).await? {
+            Begun::New(instance) => break instance,
+            Begun::Earlier(answer) => answer,
+        };
+        let earlier = earlier(&answer)?;
         // Whoever takes the snapshot holds the lock until the row has the outcome.
-        drop(control.workloads.lock(&id).await);
-        return Ok(Done { id, replayed: true });
+        drop(control.workloads.lock(&earlier).await);
+        if before.as_ref() == Some(&earlier)
+            || !is_void(context, key.as_ref(), &earlier, answer).await?
+        {
+            return Ok(Done { id: earlier, replayed: true });
+        }
+        before = Some(earlier);
     };
     let (keeper, _) = keeper(control).ok_or(Error::Missing(Missing::Snapshot))?;
     let workspace = context.member.workspace.to_string();
@@ -129,6 +130,61 @@ async fn taken(
     }
     how?;
     Ok(Done { id, replayed: false })
+}
+
+/// What came of writing the row of a snapshot.
+enum Begun {
+    /// The row is there; the snapshot is to be taken of this instance.
+    New(InstanceName),
+    /// An earlier request with the same key wrote its row.
+    Earlier(JsonAnswer),
+}
+
+async fn begun(
+    context: &Context,
+    order: &Order,
+    key: Option<RequestKey>,
+    id: &ResourceId,
+) -> Result<Begun, Error> {
+    let begun = Arc::new(Mutex::new(None));
+    let (of, order, row, mine) = (context.clone(), order.clone(), id.clone(), Arc::clone(&begun));
+    let answer = once(&context.control.store, key, move |tx| {
+        let (snapshot, instance) = begin(&of, tx, &order, &row)?;
+        *mine.lock() = Some(instance);
+        Ok::<_, Error>(snapshot)
+    })
+    .await?;
+    match begun.lock().take().filter(|_| !answer.replayed) {
+        Some(instance) => Ok(Begun::New(instance)),
+        None => Ok(Begun::Earlier(answer)),
+    }
+}
+
+/// Checks whether nothing came of the snapshot of an earlier request. One that failed because the
+/// server was killed makes room for the next here.
+async fn is_void(
+    context: &Context,
+    key: Option<&RequestKey>,
+    id: &ResourceId,
+    answer: JsonAnswer,
+) -> Result<bool, Error> {
+    let store = &context.control.store;
+    let row = id.clone();
+    let Some(held) = store.read(move |tx| rows::find::<Snapshot>(tx, &row)).await? else {
+        return Ok(true);
+    };
+    let Some(key) = key.cloned().filter(|_| held.state.status == SnapshotStatus::Failed) else {
+        return Ok(false);
+    };
+    let (of, keyring) = (context.clone(), store.keyring());
+    let work = move |tx: &mut Tx<'_>| {
+        if forget_answer(tx, &keyring, &key, &answer)? {
+            engine::remove::<Snapshot>(&of, tx, &[], &held.row.name)?;
+        }
+        Ok::<_, Error>(())
+    };
+    store.write(work).await?;
+    Ok(true)
 }
 
 /// Returns the id of the row that an earlier request with the same key was answered with.

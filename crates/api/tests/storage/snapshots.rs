@@ -282,6 +282,30 @@ async fn a_key_takes_one_snapshot_and_makes_one_fork() {
 }
 
 #[tokio::test]
+async fn a_key_whose_snapshot_failed_with_the_server_takes_it_anew() {
+    let (cloud, _, _) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let take = async || {
+        let key = [("idempotency-key", "k")];
+        let body = Some(json!({"name": "nightly"}));
+        cloud.call_with(Method::POST, "/v0/sandboxes/one/snapshots", &key, body).await
+    };
+    let first = take().await.ok();
+    // What the next start writes about a snapshot that a kill has interrupted.
+    let id: &'static str = first["id"].as_str().unwrap().to_owned().leak();
+    cloud.tell(KindName::Snapshot, "", id, json!({"status": "failed"})).await;
+    let (second, third) = tokio::join!(take(), take());
+    let (second, third) = (second.ok(), third.ok());
+    assert_eq!((&second["status"], &second["id"]), (&json!("ready"), &third["id"]));
+    assert_ne!(second["id"], first["id"]);
+    cloud.get(&format!("/v0/snapshots/{id}")).await.refused(404);
+    // One that was deleted is not taken again.
+    cloud.delete(&format!("/v0/snapshots/{}", second["id"].as_str().unwrap())).await;
+    let again = take().await;
+    assert!(again.status != 200 || again.body["id"] == second["id"], "{}", again.body);
+}
+
+#[tokio::test]
 async fn a_key_under_which_nothing_came_about_may_be_used_again() {
     let snapshots = PretendedSnapshots::new(0);
     let machine = Pretended::new(|launch| match launch.snapshot {
