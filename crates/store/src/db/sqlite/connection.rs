@@ -3,7 +3,7 @@
 use crate::{Error, Row, Value};
 use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Statement};
+use rusqlite::{CachedStatement, Connection, Statement};
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
 }
 
 pub(in crate::db) fn execute(conn: &Connection, sql: &str, params: &[Value]) -> Result<u64, Error> {
-    let mut statement = conn.prepare_cached(sql)?;
+    let mut statement = prepared(conn, sql)?;
     bind(&mut statement, params)?;
     Ok(statement.raw_execute()? as u64)
 }
@@ -45,7 +45,7 @@ pub(in crate::db) fn query(
     sql: &str,
     params: &[Value],
 ) -> Result<Vec<Row>, Error> {
-    let mut statement = conn.prepare_cached(sql)?;
+    let mut statement = prepared(conn, sql)?;
     bind(&mut statement, params)?;
     let columns = statement.column_count();
     let mut rows = statement.raw_query();
@@ -59,14 +59,15 @@ pub(in crate::db) fn query(
     Ok(found)
 }
 
-/// Binds the parameters. SQLite treats `$7` as a name and numbers it by appearance; we mean the
-/// number.
+/// Prepares a statement. SQLite takes `$7` as a name, and its list of names is searched from the
+/// beginning for each value of a long statement. `?7` is the number that we mean.
+fn prepared<'c>(conn: &'c Connection, sql: &str) -> Result<CachedStatement<'c>, Error> {
+    Ok(conn.prepare_cached(&sql.replace('$', "?"))?)
+}
+
 fn bind(statement: &mut Statement<'_>, params: &[Value]) -> Result<(), Error> {
     for index in 1..=statement.parameter_count() {
-        let number =
-            statement.parameter_name(index).and_then(|name| name.get(1..)?.parse::<usize>().ok());
-        let value = number.and_then(|number| params.get(number.checked_sub(1)?));
-        match value {
+        match params.get(index - 1) {
             Some(Value::Null) => statement.raw_bind_parameter(index, rusqlite::types::Null)?,
             Some(Value::Int(value)) => statement.raw_bind_parameter(index, value)?,
             Some(Value::Text(value)) => statement.raw_bind_parameter(index, value)?,
@@ -111,7 +112,17 @@ mod tests {
             let params = [Value::Text(kind.into()), Value::Text("a".into())];
             query(&conn, "things", sql, &params).unwrap();
         }
-        let statement = conn.prepare_cached(sql).unwrap();
+        let statement = prepared(&conn, sql).unwrap();
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+
+    #[test]
+    fn parameters_go_by_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = connect(&folder.path().join("db"), READER_CACHE_KIB).unwrap();
+        let params: Vec<Value> = (1..=11).map(Value::Int).collect();
+        let found = query(&conn, "things", "SELECT $11, $2, $1, $2", &params).unwrap();
+        assert_eq!(found[0].values, [11, 2, 1, 2].map(Value::Int));
+        assert!(query(&conn, "things", "SELECT $2", &params[..1]).is_err());
     }
 }
