@@ -42,6 +42,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &["POST", "DELETE"],
         "Writes to the standard input of a process, or closes it.",
     ),
+    operation(
+        "/process/{identifier}/wait",
+        &["GET"],
+        "Shows a process when it has ended, or when the time is over.",
+    ),
     operation("/process/{identifier}/logs", &["GET"], "The output of a process."),
     operation(
         "/process/{identifier}/logs/stream",

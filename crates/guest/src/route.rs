@@ -30,6 +30,7 @@ pub(crate) enum Route {
     Process(String),
     ProcessKill(String),
     ProcessInput(String),
+    ProcessWait(String),
     ProcessLogs(String),
     ProcessLogStream(String),
     Ports(String),
@@ -107,6 +108,7 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["process", id] => Route::Process(text(id)),
         ["process", id, "kill"] => Route::ProcessKill(text(id)),
         ["process", id, "stdin"] => Route::ProcessInput(text(id)),
+        ["process", id, "wait"] => Route::ProcessWait(text(id)),
         ["process", id, "logs"] => Route::ProcessLogs(text(id)),
         ["process", id, "logs", "stream"] => Route::ProcessLogStream(text(id)),
         ["network", "process", pid, "ports"] => Route::Ports(text(pid)),
@@ -185,6 +187,7 @@ impl Route {
                 &[Method::GET]
             }
             Self::Terminal | Self::TerminalSocket | Self::Reference | Self::Start => &[Method::GET],
+            Self::ProcessWait(_) => &[Method::GET],
             Self::ReloadEnvironment | Self::Tools | Self::Upgrade => &[Method::POST],
             Self::Drives => &[Method::GET, Method::POST],
             Self::TunnelSettings | Self::UpgradeProgram | Self::Proxy => &[Method::PUT],

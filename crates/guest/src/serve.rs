@@ -124,6 +124,7 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::ProcessKill(id), _) => processes::kill(guest, &id).await,
         (Route::ProcessInput(id), Method::DELETE) => processes::close_input(guest, &id).await,
         (Route::ProcessInput(id), _) => processes::write_input(guest, &id, request).await,
+        (Route::ProcessWait(id), _) => processes::wait(guest, &id, request).await,
         (Route::ProcessLogs(id), _) => processes::logs(guest, &id),
         (Route::ProcessLogStream(id), _) => processes::stream_logs(guest, &id, &request),
         (Route::Ports(pid), _) => network::ports(&guest.scans, &pid).await,

@@ -34,6 +34,7 @@ mod stream;
 mod supervise;
 mod table;
 mod view;
+mod waiters;
 
 pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
@@ -41,7 +42,7 @@ pub(crate) use handover::Kept;
 pub(crate) use pipe::{drain, read_once};
 pub(crate) use process::{Asked, Process};
 pub(crate) use routes::{
-    Waited, close_input, execute_within, kill, list, logs, run, show, stop, stream_logs,
+    Waited, close_input, execute_within, kill, list, logs, run, show, stop, stream_logs, wait,
     write_input,
 };
 pub(crate) use spawn::{Run, spawn};
@@ -55,6 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use table::Table;
 use types::Timestamp;
+use waiters::Waiters;
 
 const RUNNING_MAX: usize = 4096;
 /// Limit for the output of all processes together. Beyond it, the oldest ended processes lose
@@ -70,6 +72,7 @@ pub(crate) struct Processes {
     table: Mutex<Table>,
     /// Bytes of output since the limit for all of it was enforced.
     since_reclaim: AtomicU64,
+    waiters: Waiters,
 }
 
 impl Processes {

@@ -17,6 +17,9 @@ use tokio::time::{Instant, sleep, timeout};
 const LIST_TAILS_BYTES_MAX: usize = 4 << 20;
 const PORT_POLL: Duration = Duration::from_millis(200);
 const JSON_LINES: &str = "application/x-ndjson";
+/// How long a request waits for the end of a process by default, and at most, in seconds.
+const END_WAIT_S: u64 = 60;
+const END_WAIT_S_MAX: u64 = 600;
 /// The most that one request writes to a process.
 const INPUT_BYTES_MAX: usize = 8 << 20;
 /// Tells the caller the name of the process, in case it has to resume a stream.
@@ -149,6 +152,35 @@ fn stream_lines(process: Arc<Process>, lines: Lines) -> Answer {
 pub(crate) fn show(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
     let process = guest.processes.get(identifier)?;
     Answer::json(&process_view(&process, EMBEDDED_TAIL_BYTES)?)
+}
+
+/// Shows a process as soon as it has ended, or as it is when the time is over. A caller who goes
+/// away takes the wait along: it is part of the connection's task.
+pub(crate) async fn wait(
+    guest: &Guest,
+    identifier: &str,
+    request: Request,
+) -> Result<Answer, Error> {
+    let longest = end_wait(&request)?;
+    let process = guest.processes.get(identifier)?;
+    if !process.has_ended() {
+        let _place = guest.processes.waiters.enter()?;
+        // If it goes on, its state says so.
+        let _ = timeout(longest, process.ended()).await;
+    }
+    Answer::json(&process_view(&process, EMBEDDED_TAIL_BYTES)?)
+}
+
+fn end_wait(request: &Request) -> Result<Duration, Error> {
+    let Some(text) = request.query("timeout").filter(|text| !text.is_empty()) else {
+        return Ok(Duration::from_secs(END_WAIT_S));
+    };
+    match text.parse() {
+        Ok(seconds) if seconds <= END_WAIT_S_MAX => Ok(Duration::from_secs(seconds)),
+        _ => Err(Error::BadRequest(format!(
+            "`timeout` must be a whole number of seconds from 0 to {END_WAIT_S_MAX}"
+        ))),
+    }
 }
 
 pub(crate) fn logs(guest: &Guest, identifier: &str) -> Result<Answer, Error> {

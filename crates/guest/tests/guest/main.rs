@@ -16,4 +16,5 @@ mod server;
 mod terminals;
 mod tools;
 mod upgrades;
+mod waits;
 mod work;
