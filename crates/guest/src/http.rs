@@ -254,6 +254,9 @@ pub(crate) enum Error {
     NotFound(String),
     #[error("{0}")]
     Conflict(String),
+    /// A file that must not be replaced. Clients know it by its code.
+    #[error("{0}")]
+    Exists(String),
     #[error("this path serves {}", allowed(.0))]
     Method(&'static [Method]),
     #[error("the body is larger than {limit} bytes")]
@@ -273,7 +276,7 @@ impl Error {
         match self {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::Conflict(_) | Self::Exists(_) => StatusCode::CONFLICT,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Range { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
@@ -284,8 +287,12 @@ impl Error {
     }
 
     pub(crate) fn into_answer(self) -> Answer {
-        let body = serde_json::json!({"error": self.to_string()}).to_string();
-        let answer = Answer::new(self.status(), "application/json; charset=utf-8", body);
+        let mut body = serde_json::json!({"error": self.to_string()});
+        if matches!(self, Self::Exists(_)) {
+            body["code"] = "FILE_ALREADY_EXISTS".into();
+        }
+        let kind = "application/json; charset=utf-8";
+        let answer = Answer::new(self.status(), kind, body.to_string());
         let (name, value) = match self {
             Self::Range { length } => (header::CONTENT_RANGE, format!("bytes */{length}")),
             Self::Method(methods) => (header::ALLOW, allowed(methods)),

@@ -70,6 +70,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Finds files by a few letters of their paths.",
     ),
     operation("/filesystem-content-search/{path}", &["GET"], "Finds lines by what they hold."),
+    operation("/filesystem-copy", &["POST"], "Copies a file or a directory with all its contents."),
     operation("/filesystem-multipart", &["GET"], "Lists the uploads that are under way."),
     operation("/filesystem-multipart/initiate/{path}", &["POST"], "Begins an upload in parts."),
     operation("/filesystem-multipart/{uploadId}/part", &["PUT"], "Sends a part."),

@@ -62,6 +62,8 @@ pub(crate) enum Files {
     /// The argument is the text to search for, not a place.
     Search(PathArgument),
     ContentSearch(PathArgument),
+    /// Both paths are in the body.
+    Copy,
     Watch(PathArgument),
     FastApply(PathArgument),
     Reranking(PathArgument),
@@ -119,6 +121,7 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["terminal"] => Route::Terminal,
         ["terminal", "ws"] => Route::TerminalSocket,
         ["mcp"] => Route::Tools,
+        ["filesystem-copy"] => Route::Files(Files::Copy),
         _ => return None,
     })
 }
@@ -204,7 +207,7 @@ impl Files {
     fn methods(&self) -> &'static [Method] {
         match self {
             Self::Entry(_) | Self::Tree(_) => &[Method::GET, Method::PUT, Method::DELETE],
-            Self::UploadStart(_) | Self::UploadComplete(_) => &[Method::POST],
+            Self::UploadStart(_) | Self::UploadComplete(_) | Self::Copy => &[Method::POST],
             Self::UploadPart(_) | Self::FastApply(_) => &[Method::PUT],
             Self::UploadAbort(_) => &[Method::DELETE],
             Self::Uploads | Self::UploadParts(_) | Self::Find(_) | Self::Search(_) => {

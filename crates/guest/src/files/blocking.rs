@@ -12,6 +12,10 @@ impl Stop {
     pub(crate) fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    pub(crate) fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Requests the stop when it is dropped, as happens with the future of a request whose caller has
@@ -20,7 +24,7 @@ struct StopOnDrop(Stop);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
+        self.0.ask();
     }
 }
 

@@ -12,7 +12,9 @@ use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{
+    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink,
+};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -54,6 +56,8 @@ pub(crate) struct Draft {
 
 enum Storage {
     Temporary(NamedTempFile),
+    /// Like `Temporary`, for a file that must not replace anything.
+    Exclusive(NamedTempFile),
     /// Already open for writing; a failure from here on leaves half a file.
     InPlace(File),
 }
@@ -61,7 +65,7 @@ enum Storage {
 impl Storage {
     fn file(&mut self) -> &mut File {
         match self {
-            Self::Temporary(temporary) => temporary.as_file_mut(),
+            Self::Temporary(temporary) | Self::Exclusive(temporary) => temporary.as_file_mut(),
             Self::InPlace(file) => file,
         }
     }
@@ -70,6 +74,11 @@ impl Storage {
 impl Draft {
     /// Opens a draft of the file at `path`, creating the directories above it.
     pub(crate) fn open(path: &Path, user: Option<&User>) -> Result<Self, Error> {
+        Self::open_as(path, user, FILE_MODE)
+    }
+
+    /// Like [`Draft::open`], with the mode that the file gets if it does not exist yet.
+    pub(crate) fn open_as(path: &Path, user: Option<&User>, mode: u32) -> Result<Self, Error> {
         let fail = |error| refuse(path, &error);
         let target = follow(path).map_err(fail)?;
         let existing = match target.metadata() {
@@ -91,8 +100,28 @@ impl Draft {
             storage,
             target,
             owner: owner.or_else(|| user.map(|user| (user.uid, user.gid))),
-            mode: existing.map_or(FILE_MODE, |metadata| metadata.mode() & 0o7777),
+            mode: existing.map_or(mode, |metadata| metadata.mode() & 0o7777),
         })
+    }
+
+    /// Opens a draft of a file that must not exist, neither now nor when it is finished.
+    pub(crate) fn exclusive(path: &Path, user: Option<&User>, mode: u32) -> Result<Self, Error> {
+        let fail = |error| refuse(path, &error);
+        if path.symlink_metadata().is_ok() {
+            return Err(exists(path));
+        }
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        make_directories(parent, DIRECTORY_MODE, user).map_err(fail)?;
+        Ok(Self {
+            storage: Storage::Exclusive(beside(parent, false).map_err(fail)?),
+            target: path.to_path_buf(),
+            owner: user.map(|user| (user.uid, user.gid)),
+            mode,
+        })
+    }
+
+    pub(crate) fn file(&mut self) -> &File {
+        self.storage.file()
     }
 
     /// Appends a whole file; file to file, so that the kernel does the copying.
@@ -103,8 +132,9 @@ impl Draft {
     /// Replaces the file with the draft. Without `mode`, an existing file keeps its own.
     pub(crate) fn finish(self, mode: Option<u32>) -> Result<(), Error> {
         let fail = |error| refuse(&self.target, &error);
+        let exclusive = matches!(self.storage, Storage::Exclusive(_));
         let temporary = match self.storage {
-            Storage::Temporary(temporary) => temporary,
+            Storage::Temporary(temporary) | Storage::Exclusive(temporary) => temporary,
             Storage::InPlace(file) => {
                 return mode.map_or(Ok(()), |mode| set_mode(&file, mode)).map_err(fail);
             }
@@ -114,8 +144,15 @@ impl Draft {
             let _ = std::os::unix::fs::fchown(temporary.as_file(), Some(uid), Some(gid));
         }
         set_mode(temporary.as_file(), mode.unwrap_or(self.mode)).map_err(fail)?;
-        match temporary.persist(&self.target) {
+        let named = match exclusive {
+            true => temporary.persist_noclobber(&self.target),
+            false => temporary.persist(&self.target),
+        };
+        match named {
             Ok(_) => Ok(()),
+            Err(refused) if exclusive && refused.error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(exists(&self.target))
+            }
             Err(refused) if refused.error.kind() == io::ErrorKind::ResourceBusy => {
                 copy_over(refused.file, &self.target, mode).map_err(fail)
             }
@@ -131,6 +168,36 @@ impl Write for Draft {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The error for something that exists and must not be replaced.
+pub(crate) fn exists(path: &Path) -> Error {
+    Error::Exists(format!("{} exists already", path.display()))
+}
+
+/// Creates a symbolic link, in place of another entry other than a directory unless `exclusive`.
+pub(crate) fn write_link(
+    text: &Path,
+    path: &Path,
+    exclusive: bool,
+    user: Option<&User>,
+) -> Result<(), Error> {
+    let make = |path: &Path| -> io::Result<()> {
+        symlink(text, path)?;
+        user.map_or(Ok(()), |user| lchown(path, Some(user.uid), Some(user.gid)))
+    };
+    match make(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && exclusive => {
+            Err(exists(path))
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let parent = path.parent().unwrap_or(Path::new("/"));
+            let draft = tempfile::Builder::new().prefix(REPLACING_PREFIX).make_in(parent, make);
+            let named = draft.and_then(|draft| Ok(draft.persist(path)?));
+            named.map_err(|error| refuse(path, &error))
+        }
+        made => made.map_err(|error| refuse(path, &error)),
     }
 }
 
@@ -195,7 +262,7 @@ pub(crate) fn make_directories(path: &Path, mode: u32, user: Option<&User>) -> i
         // Set again, because the umask of the process has cleared bits.
         std::fs::set_permissions(directory, Permissions::from_mode(mode))?;
         if let Some(user) = user {
-            std::os::unix::fs::lchown(directory, Some(user.uid), Some(user.gid))?;
+            lchown(directory, Some(user.uid), Some(user.gid))?;
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ mod access;
 mod blocking;
 mod codegen;
 mod contents;
+mod copy;
 mod done;
 mod draft;
 mod entry;
@@ -63,6 +64,7 @@ pub(crate) async fn handle(
         Files::Find(path) => find::get(instance, &path, request).await,
         Files::Search(query) => search::get(instance, &query, request).await,
         Files::ContentSearch(path) => contents::get(instance, &path, request).await,
+        Files::Copy => copy::post(instance, request).await,
         Files::Watch(path) => watch::get(instance, &path, request).await,
         Files::FastApply(path) => codegen::put_edit(instance, &path, request).await,
         Files::Reranking(path) => codegen::get_ranking(instance, &path, request).await,

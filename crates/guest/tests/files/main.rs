@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "the rest is for the other tests of this crate")]
 mod common;
+mod copies;
 mod edits;
 mod entries;
 mod searches;
