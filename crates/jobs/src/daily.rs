@@ -8,6 +8,11 @@ use types::ids::WorkspaceId;
 
 const DAY_MS: i64 = 86_400_000;
 
+/// Returns the number of the day (UTC).
+pub(crate) fn day(now: Timestamp) -> i64 {
+    now.ms().div_euclid(DAY_MS)
+}
+
 /// Bytes that were stored today (UTC), as this run of the program counts them.
 #[derive(Default)]
 pub(crate) struct Daily(Mutex<Today>);
@@ -27,7 +32,7 @@ impl Daily {
         max: u64,
         now: Timestamp,
     ) -> bool {
-        let day = now.ms().div_euclid(DAY_MS);
+        let day = day(now);
         let mut today = self.0.lock();
         if today.day != day {
             *today = Today { day, bytes: HashMap::new() };
@@ -39,6 +44,16 @@ impl Daily {
             *stored = all;
         }
         fits
+    }
+
+    /// Takes back bytes that were counted at `then` and are not stored after all.
+    pub(crate) fn give_back(&self, workspace: &WorkspaceId, bytes: u64, then: Timestamp) {
+        let mut today = self.0.lock();
+        if today.day == day(then)
+            && let Some(stored) = today.bytes.get_mut(workspace)
+        {
+            *stored = stored.saturating_sub(bytes);
+        }
     }
 }
 
@@ -53,8 +68,12 @@ mod tests {
         assert!(daily.take(&one, 60, 100, now));
         assert!(!daily.take(&one, 60, 100, now));
         assert!(daily.take(&one, 40, 100, now), "what was refused does not count");
+        daily.give_back(&one, 40, now);
+        assert!(daily.take(&one, 40, 100, now) && !daily.take(&one, 1, 100, now));
         assert!(daily.take(&other, 100, 100, now));
         assert!(!daily.take(&other, 1, 100, now.plus_ms(DAY_MS - 1)));
         assert!(daily.take(&other, 100, 100, now.plus_ms(DAY_MS)));
+        daily.give_back(&other, 100, now);
+        assert!(!daily.take(&other, 1, 100, now.plus_ms(DAY_MS)), "that was another day's");
     }
 }

@@ -183,16 +183,18 @@ impl Queue {
             require_room(tx, &execution)?;
         }
         let order = plan::stored(keyring, &new.id, &new.plan, &new.tasks)?;
-        self.require_day(new, &order, now)?;
+        self.require_day(tx, new, &order, now)?;
         match executions::insert(tx, &execution, &order) {
             Err(Error::Duplicate { .. }) => Err(StartError::Taken(new.name.clone())),
             inserted => Ok(inserted.map(|()| execution)?),
         }
     }
 
-    /// Checks whether the workspace may still ask for this much today.
+    /// Checks whether the workspace may still ask for this much today, and counts it unless the
+    /// transaction is undone.
     fn require_day(
         &self,
+        tx: &mut Tx<'_>,
         new: &NewExecution,
         order: &executions::Order,
         now: Timestamp,
@@ -202,10 +204,12 @@ impl Queue {
             Caller::Stranger => self.0.settings.asked_day_bytes_max / 2,
         };
         let bytes = (order.plan.len() + order.arguments.len()) as u64;
-        match self.0.asked.take(&new.workspace, bytes, max, now) {
-            true => Ok(()),
-            false => Err(StartError::UsedUp { max }),
+        if !self.0.asked.take(&new.workspace, bytes, max, now) {
+            return Err(StartError::UsedUp { max });
         }
+        let (queue, workspace) = (self.clone(), new.workspace.clone());
+        tx.if_undone(move || queue.0.asked.give_back(&workspace, bytes, now));
+        Ok(())
     }
 
     /// Lets no further task of an execution begin; running tasks continue to their end. Repeating

@@ -5,6 +5,9 @@
 mod common;
 
 use common::{Place, agent, workspace};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use store::resources;
 use store::{Error, Settings, Store, Target, Tx, idempotency, revisions, settings};
 use types::KindName;
@@ -13,6 +16,7 @@ use types::ids::ResourceId;
 on_both!(
     an_answered_write_survives_a_restart,
     a_failure_undoes_only_its_own_work,
+    what_is_not_kept_is_told_outside_the_database,
     a_panic_fails_only_its_own_work,
     going_on_after_a_failed_statement_is_refused,
     two_servers_may_start_at_once,
@@ -51,6 +55,30 @@ async fn an_answered_write_survives_a_restart(place: Place) {
     assert_eq!(write_many(&store, 50, |_| false).await, 50);
     drop(store);
     assert_eq!(count(&place.open().await).await, 50);
+}
+
+async fn what_is_not_kept_is_told_outside_the_database(place: Place) {
+    let (store, undone) = (place.open().await, Arc::new(Mutex::new(BTreeSet::new())));
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 0..30 {
+        let (store, undone) = (store.clone(), undone.clone());
+        writers.spawn(async move {
+            let work = move |tx: &mut Tx<'_>| {
+                let undone = undone.clone();
+                tx.if_undone(move || assert!(undone.lock().insert(number)));
+                resources::insert(tx, agent(&tx.world().clone(), &format!("a{number}")))?;
+                match number % 3 {
+                    0 => Err(Error::Busy { limit: 0 }),
+                    1 => panic!("this one panics"),
+                    _ => Ok(()),
+                }
+            };
+            store.write(work).await.is_ok()
+        });
+    }
+    assert_eq!(writers.join_all().await.into_iter().filter(|kept| *kept).count(), 10);
+    let expected: BTreeSet<_> = (0..30).filter(|number| number % 3 != 2).collect();
+    assert_eq!(*undone.lock(), expected);
 }
 
 async fn a_failure_undoes_only_its_own_work(place: Place) {

@@ -13,6 +13,7 @@ crate::on_both!(
     a_workspace_has_a_number_of_open_executions,
     tasks_share_the_memory_of_a_machine,
     what_a_workspace_asks_for_in_a_day_is_limited,
+    what_was_asked_for_in_vain_does_not_count,
     strangers_leave_a_workspace_room_for_executions_of_its_own,
     calls_and_tasks_have_slots_of_their_own,
 );
@@ -102,6 +103,38 @@ async fn what_a_workspace_asks_for_in_a_day_is_limited(stage: Stage) {
     let refused = stage.try_start(enough.clone(), one("two", Caller::Stranger)).await;
     assert!(matches!(refused, Err(StartError::UsedUp { max: 7_500 })), "{refused:?}");
     stage.try_start(enough, one("two", Caller::Member)).await.unwrap();
+}
+
+async fn what_was_asked_for_in_vain_does_not_count(stage: Stage) {
+    let queue = stage.queue(Settings { asked_day_bytes_max: 15_000, ..settings() });
+    let large = || jobs::NewExecution {
+        tasks: vec![format!("{{\"a\": \"{}\"}}", "x".repeat(10_000))],
+        ..new("one", 1)
+    };
+    let start = async |is_kept: bool| {
+        let (queue, keyring, new) = (queue.clone(), stage.store.keyring(), large());
+        let work = move |tx: &mut store::Tx<'_>| {
+            let started = queue.start(tx, &keyring.read(), &new)?;
+            match is_kept {
+                true => Ok(started),
+                false => Err(StartError::Store(store::Error::Busy { limit: 0 })),
+            }
+        };
+        stage.store.write(work).await
+    };
+    for _ in 0..3 {
+        let undone = start(false).await.unwrap_err();
+        assert!(matches!(undone, StartError::Store(_)), "{undone:?}");
+    }
+    start(true).await.unwrap();
+    let mut another = large();
+    another.name = "two".into();
+    let (queue, keyring) = (queue.clone(), stage.store.keyring());
+    let refused = stage.store.write(move |tx| queue.start(tx, &keyring.read(), &another)).await;
+    assert!(
+        matches!(refused, Err(StartError::UsedUp { .. })),
+        "what is stored counts: {refused:?}"
+    );
 }
 
 async fn tasks_share_the_memory_of_a_machine(stage: Stage) {

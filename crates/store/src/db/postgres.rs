@@ -125,6 +125,7 @@ impl Thread {
             let mut tx = Tx::new(Conn::Postgres(&mut link), &self.shared);
             let keep = job.run(&mut tx) && access == Access::Write;
             let repeat = tx.repeat;
+            let mut recorded = tx.into_recorded();
             if link.was_gone() && attempt == 1 {
                 link = self.reconnected()?;
                 attempt += 1;
@@ -141,7 +142,10 @@ impl Thread {
             }
             self.link = Some(link);
             return match committed {
-                Ok(()) if keep && !repeat => Ok(Done::Written),
+                Ok(()) if keep && !repeat => {
+                    recorded.undo.keep();
+                    Ok(Done::Written)
+                }
                 // The job returned an error of its own, or only read.
                 Ok(()) => Ok(Done::Unchanged),
                 Err(error) => Err(error),

@@ -1,6 +1,7 @@
 //! Transactions, and every difference between the two databases that store functions need to know.
 
 mod revisions;
+mod undo;
 
 use super::threads::Shared;
 use super::{postgres, sqlite};
@@ -10,6 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use types::ids::ResourceId;
 use types::{KindName, World};
+use undo::Undo;
 
 /// A transaction, on which store functions work.
 ///
@@ -31,7 +33,8 @@ pub struct Tx<'c> {
 /// Kinds and names of the objects that an object refers to.
 pub(crate) type Named = BTreeSet<(KindName, String)>;
 
-/// What a SQLite transaction changed in the feed, for followers, who are told once it is durable.
+/// What depends on how a transaction ends. Of SQLite also what it changed in the feed, for followers,
+/// who are told once it is durable.
 #[derive(Default)]
 pub(super) struct Recorded {
     /// Newest revision before the transaction, if known.
@@ -41,6 +44,8 @@ pub(super) struct Recorded {
     pub(super) trimmed_to: Option<i64>,
     /// True if revisions did not continue where they had been.
     pub(super) leapt: bool,
+    /// What is done unless the transaction is kept.
+    pub(super) undo: Undo,
 }
 
 pub(super) enum Conn<'c> {
@@ -71,6 +76,12 @@ impl<'c> Tx<'c> {
     pub(super) fn into_recorded(self) -> Recorded {
         let newest = self.next_revision.map(|next| next - 1).or(self.recorded.newest);
         Recorded { newest: newest.filter(|_| !self.recorded.leapt), ..self.recorded }
+    }
+
+    /// Has something outside the database done if this transaction is not kept: undone, repeated, or
+    /// not committed.
+    pub fn if_undone(&mut self, act: impl FnOnce() + 'static) {
+        self.recorded.undo.add(act);
     }
 
     /// Keeps a change for followers, where they are told from memory.

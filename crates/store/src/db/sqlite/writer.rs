@@ -82,6 +82,7 @@ impl Writer {
                     all.changes.extend(recorded.changes);
                     all.leapt |= recorded.leapt;
                     all.trimmed_to = all.trimmed_to.max(recorded.trimmed_to);
+                    all.undo.join(recorded.undo);
                 }
                 None => run(&self.conn, "ROLLBACK TO job")?,
             }
@@ -116,7 +117,8 @@ impl Writer {
         }
     }
 
-    fn publish(&mut self, recorded: Recorded) {
+    fn publish(&mut self, mut recorded: Recorded) {
+        recorded.undo.keep();
         self.newest = recorded.newest;
         if recorded.leapt {
             self.shared.recent.forget();
