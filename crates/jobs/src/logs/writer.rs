@@ -2,6 +2,7 @@
 
 use super::recorder::{CHUNK_BYTES_MAX, Recorder};
 use super::shares::Shares;
+use crate::daily::day;
 use std::sync::Arc;
 use std::time::Duration;
 use store::logs::{self, Chunk, Printer, Source};
@@ -60,8 +61,8 @@ pub struct LogWriter {
     source: Source,
     recorder: Recorder,
     from: u64,
-    /// Whether its log says that the workspace has kept as much as it may.
-    is_told: bool,
+    /// The day on which its log was last told that the workspace has kept as much as it may.
+    told_on: Option<i64>,
 }
 
 impl LogWriter {
@@ -103,7 +104,7 @@ impl Logs {
             }
             Printer::Task { .. } | Printer::Build { .. } => Recorder::new(self.bytes_max(&source)),
         };
-        LogWriter { source, recorder, from: 0, is_told: false }
+        LogWriter { source, recorder, from: 0, told_on: None }
     }
 
     /// Returns the limit for a source. A build may print as much as a task.
@@ -130,7 +131,7 @@ impl Logs {
             Printer::Replica(_) | Printer::Network(_) | Printer::Requests(_) => recorder.daily(),
             Printer::Task { .. } | Printer::Build { .. } => recorder,
         };
-        Ok(LogWriter { source, recorder, from, is_told: false })
+        Ok(LogWriter { source, recorder, from, told_on: None })
     }
 
     /// Stores everything that arrives until the channel closes. When this returns, all of it is
@@ -187,7 +188,8 @@ impl Logs {
         let mut chunks = writer.recorder.drain();
         let now = self.store.world().now();
         if !self.shares.take(&writer.source.workspace, &chunks, now) {
-            if std::mem::replace(&mut writer.is_told, true) {
+            let today = day(now);
+            if writer.told_on.replace(today) == Some(today) {
                 return 0;
             }
             chunks = self.shares.note(chunks);

@@ -34,8 +34,8 @@ fn source(task: u32) -> Source {
     }
 }
 
-fn world() -> World {
-    let now = Arc::new(AtomicI64::new(NOW.ms()));
+/// Returns a world whose clock advances by a millisecond each time it is read.
+fn world(now: Arc<AtomicI64>) -> World {
     World::new(
         move || Timestamp::from_ms(now.fetch_add(1, Ordering::Relaxed)),
         |bytes| getrandom::fill(bytes).unwrap(),
@@ -44,6 +44,11 @@ fn world() -> World {
 
 /// Opens a store in a folder of its own, which must outlive it.
 async fn open(postgres: bool) -> (Store, TempDir) {
+    let (store, folder, _clock) = open_with_clock(postgres).await;
+    (store, folder)
+}
+
+async fn open_with_clock(postgres: bool) -> (Store, TempDir, Arc<AtomicI64>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("holm.db");
     let target = if postgres {
@@ -52,5 +57,6 @@ async fn open(postgres: bool) -> (Store, TempDir) {
         Target::Sqlite { file }
     };
     let settings = Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
-    (Store::open(settings, world()).await.unwrap(), folder)
+    let clock = Arc::new(AtomicI64::new(NOW.ms()));
+    (Store::open(settings, world(clock.clone())).await.unwrap(), folder, clock)
 }

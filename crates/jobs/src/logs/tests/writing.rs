@@ -1,14 +1,15 @@
 //! Tests recording many attempts into a real store.
 
-use super::{NOW, open, piece, source};
+use super::{NOW, open, open_with_clock, piece, source};
 use crate::logs::find::find;
-use crate::logs::{Logs, Question, Settings, Severity, Source};
+use crate::logs::{Logs, Printer, Question, Settings, Severity, Source};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::mpsc;
 use types::KindName;
 use types::ids::WorkspaceId;
-use types::instance::{Printed, Stream};
+use types::instance::{InstanceName, Printed, Stream};
 
 pub(super) fn all() -> Question {
     Question {
@@ -128,6 +129,38 @@ async fn many_attempts_share_the_writer_on_both_databases() {
         assert_eq!(logs.tidy(NOW.plus_s(31 * 86_400)).await.unwrap(), 200);
         assert_eq!(find(&store, &all()).await.unwrap().total, 0);
     }
+}
+
+#[tokio::test]
+async fn a_log_is_told_each_day_once_that_the_day_is_used_up() {
+    let (store, _folder, clock) = open_with_clock(false).await;
+    let settings = Settings { workspace_day_bytes_max: 100, ..Settings::default() };
+    let logs = Logs::start(store.clone(), settings);
+    let replica = Printer::Replica(InstanceName::new("replica-one-a-1").unwrap());
+    let replica = Source { printer: replica, ..source(0) };
+    let (printed, pieces) = mpsc::channel::<Printed>(1);
+    let recording = tokio::spawn({
+        let logs = logs.clone();
+        async move { logs.record(logs.begin(replica), pieces).await }
+    });
+    // As much as is written at once.
+    let much = format!("{}\n", "x".repeat(1000)).repeat(70);
+    printed.send(piece(1, 1, Stream::Stdout, much.as_bytes())).await.unwrap();
+    let week = Question { to: NOW.plus_s(7 * 86_400), ..all() };
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while messages(&store, &week).await.len() != 1 {
+        assert!(tokio::time::Instant::now() < deadline, "the log was not told");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    clock.fetch_add(86_400_000, Ordering::Relaxed);
+    for next in 2..5 {
+        printed.send(piece(next, 86_400_000, Stream::Stdout, much.as_bytes())).await.unwrap();
+    }
+    drop(printed);
+    assert_eq!(recording.await.unwrap(), Ok(()));
+    let told = messages(&store, &week).await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|line| line.contains("used up")), "{told:?}");
 }
 
 #[tokio::test]
