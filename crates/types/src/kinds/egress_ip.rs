@@ -84,23 +84,7 @@ impl Kind for EgressIp {
     type State = State;
 
     head!();
-
-    fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
-        let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
-        let state = old.map(|(_, state)| state.clone());
-        let lifecycle = Lifecycle::next(
-            state.as_ref().map(|state| &state.lifecycle),
-            changed,
-            true,
-            Needs::Nothing,
-            now,
-        );
-        State { lifecycle, ..state.unwrap_or_default() }
-    }
-
-    fn status(state: &State) -> Option<Status> {
-        state.lifecycle.status()
-    }
+    ready_at_once!();
 
     fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
         self.metadata.stamped = Stamped::from(stamp);

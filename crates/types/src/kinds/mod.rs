@@ -78,6 +78,23 @@ macro_rules! deployed {
     };
 }
 
+/// State and status for kinds that are ready once they are written, and about which the server knows
+/// more than their events.
+macro_rules! ready_at_once {
+    () => {
+        fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
+            let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
+            let (before, needs) = (old.map(|(_, state)| &state.lifecycle), Needs::Nothing);
+            let lifecycle = Lifecycle::next(before, changed, true, needs, now);
+            State { lifecycle, ..old.map(|(_, state)| state.clone()).unwrap_or_default() }
+        }
+
+        fn status(state: &State) -> Option<Status> {
+            state.lifecycle.status()
+        }
+    };
+}
+
 /// State and view for kinds whose revisions run as replicas.
 macro_rules! deployment {
     () => {

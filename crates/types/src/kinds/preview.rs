@@ -106,6 +106,7 @@ impl Kind for Preview {
     type State = State;
 
     head!();
+    ready_at_once!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;
@@ -145,23 +146,6 @@ impl Kind for Preview {
             field: "spec.customDomain".into(),
         };
         domain.map(reference).into_iter().collect()
-    }
-
-    fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
-        let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
-        let state = old.map(|(_, state)| state.clone());
-        let lifecycle = Lifecycle::next(
-            state.as_ref().map(|state| &state.lifecycle),
-            changed,
-            true,
-            Needs::Nothing,
-            now,
-        );
-        State { lifecycle, ..state.unwrap_or_default() }
-    }
-
-    fn status(state: &State) -> Option<Status> {
-        state.lifecycle.status()
     }
 
     fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {

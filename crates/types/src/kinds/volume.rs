@@ -70,6 +70,7 @@ impl Kind for Volume {
     type State = State;
 
     head!();
+    ready_at_once!();
     placed!();
 
     fn check_change(&self, old: &Self, problems: &mut Problems) {
@@ -103,23 +104,6 @@ impl Kind for Volume {
 
     fn lighten(&mut self) {
         self.events = None;
-    }
-
-    fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
-        let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
-        let state = old.map(|(_, state)| state.clone());
-        let lifecycle = Lifecycle::next(
-            state.as_ref().map(|state| &state.lifecycle),
-            changed,
-            true,
-            Needs::Nothing,
-            now,
-        );
-        State { lifecycle, ..state.unwrap_or_default() }
-    }
-
-    fn status(state: &State) -> Option<Status> {
-        state.lifecycle.status()
     }
 
     fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
