@@ -10,12 +10,14 @@
 
 mod before_answer;
 mod connections;
+mod own_address;
 mod recheck;
 mod room;
 mod turns;
 
 pub use before_answer::{BeforeAnswer, Bounded};
 pub use connections::{Busy, Connection, Connections, Places};
+pub use own_address::is_own_address;
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;
 pub use turns::{Turn, Turns};

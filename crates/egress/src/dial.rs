@@ -4,10 +4,10 @@ mod stream;
 mod upstream;
 
 use crate::client::Client;
-use crate::inside;
 use crate::names::Resolver;
 use crate::settings::{Limits, Settings};
 use crate::tcp;
+use admission::is_own_address;
 use rustls::ClientConfig;
 use std::future::Future;
 use std::io;
@@ -143,9 +143,8 @@ impl Dialer {
         if found.is_empty() {
             return Err(DialError::NoAddress(host.clone()));
         }
-        let permitted =
-            found.into_iter().filter(|address| inside::permits(&self.inside, host, *address));
-        let permitted: Vec<IpAddr> = permitted.collect();
+        let permit = |address: &IpAddr| self.inside.permit(host, *address, is_own_address);
+        let permitted: Vec<IpAddr> = found.into_iter().filter(permit).collect();
         if permitted.is_empty() {
             return Err(DialError::Inside(host.clone()));
         }

@@ -25,7 +25,6 @@ mod explicit;
 mod fixture;
 mod hello;
 mod inject;
-mod inside;
 mod intercept;
 mod linger;
 mod listen;

@@ -9,12 +9,12 @@
 
 use crate::client::{Client, Door, Entry, Kind, of_hosts, of_unasked, of_unseen};
 use crate::dial::{Dial as _, HostStream};
-use crate::inside;
 use crate::intercept::{self, To};
 use crate::peek::{self, Replay, Seen, Stream};
 use crate::policy::{Policy, Verdict};
 use crate::relay::relay;
 use crate::service::{Blocked, Service};
+use admission::is_own_address;
 use bytes::BytesMut;
 use std::io;
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl Passage {
     fn target(&self) -> &Host {
         let (places, Aim { host, names, .. }) = (&self.service.inside, &self.aim);
         match host {
-            Host::Address(address) if !inside::permits(places, host, *address) => {
+            Host::Address(address) if !places.permit(host, *address, is_own_address) => {
                 names.iter().find(|name| places.has(name)).unwrap_or(host)
             }
             host => host,

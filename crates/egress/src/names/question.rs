@@ -4,6 +4,7 @@ use super::answers::{Answer, address_of};
 use crate::client::Client;
 use crate::policy::Verdict;
 use crate::service::{Blocked, Service};
+use admission::is_own_address;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::rdata::opt::EdnsOption;
@@ -133,7 +134,7 @@ async fn ask(service: &Service, client: &Client, host: &Host, kind: RecordType) 
     };
     let Answer { code, records, .. } = &*answer;
     let permitted = |record: &&Record| {
-        let permit = |address| crate::inside::permits(&service.inside, host, address);
+        let permit = |address| service.inside.permit(host, address, is_own_address);
         service.own_hosts.has(host) || address_of(record).is_none_or(permit)
     };
     let mut records: Vec<Record> = records.iter().filter(permitted).cloned().collect();

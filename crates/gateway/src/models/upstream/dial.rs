@@ -2,9 +2,9 @@
 //! at the moment of connecting, so that a name cannot lead elsewhere after it was checked.
 
 use super::errors::Unreachable;
-use super::inside;
 use crate::models::settings::ModelSettings;
 use crate::models::turns::{Turn, Turns};
+use admission::is_own_address;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -20,7 +20,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use types::parts::hosts::Places;
+use types::parts::hosts::{Host, Places};
 
 /// Most addresses of one name that are tried, one after the other.
 const ADDRESSES_MAX: usize = 8;
@@ -119,8 +119,11 @@ impl Dialer {
                 looked.map_err(|error| failed(place, error))?
             }
         };
-        let mut permitted: Vec<SocketAddr> =
-            found.into_iter().filter(|at| inside::permits(&self.inside, host, at.ip())).collect();
+        let Some(named) = Host::parse(host) else {
+            return Err(Unreachable::Inside(place.host.clone()));
+        };
+        let permit = |at: &SocketAddr| self.inside.permit(&named, at.ip(), is_own_address);
+        let mut permitted: Vec<SocketAddr> = found.into_iter().filter(permit).collect();
         permitted.truncate(ADDRESSES_MAX);
         match permitted.is_empty() {
             true => Err(Unreachable::Inside(place.host.clone())),

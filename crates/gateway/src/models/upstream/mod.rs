@@ -2,7 +2,6 @@
 
 mod dial;
 mod errors;
-mod inside;
 mod pieces;
 mod pool;
 mod wire;
