@@ -1,5 +1,6 @@
 //! Unpacked layers, named by the digest of their archive. A layer under its final name is complete
-//! and flushed.
+//! and flushed, and is trusted from then on: reading tens of thousands of files again at each start
+//! would cost more than it finds. A layer that is removed is unpacked again from its archive.
 //!
 //! ```text
 //! layers/<form>/<digest>/root    what overlayfs mounts
