@@ -18,8 +18,9 @@ pub(crate) const JSON_BODY_BYTES_MAX: usize = 16 << 20;
 /// How much of a refused body is still read.
 const PASSED_BY_BYTES_MAX: usize = 32 << 20;
 const BODY_STEP_BYTES: usize = 64 << 10;
-/// How many pieces of a streamed answer may wait for a slow reader before the writer has to wait.
-const STREAM_PIECES_MAX: usize = 8;
+/// How many pieces of a streamed answer may wait for a slow reader before the writer has to wait. Few,
+/// because many readers may be slow, and this memory is the workload's.
+const STREAM_PIECES_MAX: usize = 2;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 /// The body of a request: from the connection, or generated here when one operation serves another.
@@ -192,6 +193,16 @@ impl Answer {
         let answer =
             Self { status: StatusCode::OK, headers: HeaderMap::new(), body: body.boxed_unsync() };
         (sender, answer.with(header::CONTENT_TYPE, content_type))
+    }
+
+    /// Keeps something until the answer has been sent, or its reader has gone.
+    pub(crate) fn keeping(mut self, held: impl Send + 'static) -> Self {
+        let keep = move |frame| {
+            let _held = &held;
+            frame
+        };
+        self.body = self.body.map_frame(keep).boxed_unsync();
+        self
     }
 
     /// Wraps an answer that another library has made.

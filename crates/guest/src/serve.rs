@@ -20,7 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 const CONNECTIONS_MAX: usize = 1024;
-const HEADER_BYTES_MAX: usize = 1 << 20;
+/// Also how much of an answer waits in a connection for its reader.
+const HEADER_BYTES_MAX: usize = 128 << 10;
 /// Longest wait for the headers of a request, and for the next request on a kept connection.
 const HEADERS_WAIT: Duration = Duration::from_secs(120);
 /// Pause after a failed accept, which nearly always means that descriptors have run out and some

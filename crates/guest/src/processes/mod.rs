@@ -27,6 +27,7 @@ mod log;
 mod pipe;
 mod plain;
 mod process;
+mod readers;
 mod routes;
 mod spawn;
 mod start;
@@ -52,6 +53,7 @@ use crate::reaper::End;
 use log::Log;
 use parking_lot::Mutex;
 use process::Phase;
+use readers::Readers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use table::Table;
@@ -73,6 +75,7 @@ pub(crate) struct Processes {
     /// Bytes of output since the limit for all of it was enforced.
     since_reclaim: AtomicU64,
     waiters: Waiters,
+    readers: Readers,
 }
 
 impl Processes {

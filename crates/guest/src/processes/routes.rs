@@ -125,11 +125,15 @@ fn run_streaming(guest: &Arc<Guest>, mut ask: Ask) -> Result<Answer, Error> {
         }
         _ => None,
     };
+    let reader = guest.processes.readers.enter()?;
     let started = ask
         .plan(&guest.instance)
         .and_then(|plan| guest.processes.start(&guest.instance, plan).map_err(Error::from));
     match started {
-        Ok(process) => Ok(stream_lines(process, Lines { position: 0, base64: false, deadline })),
+        Ok(process) => {
+            Ok(stream_lines(process, Lines { position: 0, base64: false, deadline })
+                .keeping(reader))
+        }
         Err(error @ Error::Unprocessable(_)) => {
             let line = format!("{}\n", error_line(&error));
             Ok(Answer::new(http::StatusCode::OK, JSON_LINES, line))
@@ -200,13 +204,16 @@ pub(crate) fn stream_logs(
             "`offset` lies after the end of the output, which is {end}"
         )));
     }
+    let reader = guest.processes.readers.enter()?;
     if request.header(header::ACCEPT).is_some_and(|accept| accept.contains(JSON_LINES)) {
         let base64 = request.query("encoding").is_some_and(|encoding| encoding == "base64");
-        return Ok(stream_lines(process, Lines { position, base64, deadline: None }));
+        return Ok(
+            stream_lines(process, Lines { position, base64, deadline: None }).keeping(reader)
+        );
     }
     let (sender, answer) = Answer::stream("text/plain; charset=utf-8");
     tokio::spawn(write_text(process, position, sender));
-    Ok(answer)
+    Ok(answer.keeping(reader))
 }
 
 pub(crate) async fn stop(guest: &Guest, identifier: &str) -> Result<Answer, Error> {

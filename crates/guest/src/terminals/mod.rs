@@ -16,15 +16,31 @@ use parking_lot::Mutex;
 use session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const SESSIONS_MAX: usize = 32;
+/// Clients of all sessions together. Each may hold what a slow one has not read yet.
+const CLIENTS_MAX: usize = 128;
 
-#[derive(Default)]
 pub(crate) struct Terminals {
     sessions: Mutex<HashMap<String, Arc<Session>>>,
+    clients: Arc<Semaphore>,
+}
+
+impl Default for Terminals {
+    fn default() -> Self {
+        Self { sessions: Mutex::default(), clients: Arc::new(Semaphore::new(CLIENTS_MAX)) }
+    }
 }
 
 impl Terminals {
+    /// Takes the place of a client, which is free again when the result is dropped.
+    fn enter(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.clients.clone().try_acquire_owned().map_err(|_| {
+            Error::Unavailable(format!("terminals have {CLIENTS_MAX} clients already"))
+        })
+    }
+
     /// Finds a session, or opens it.
     fn join(&self, instance: &Instance, ask: &Ask) -> Result<Arc<Session>, Error> {
         let mut sessions = self.sessions.lock();

@@ -40,8 +40,12 @@ pub(crate) fn connect(
     let key = request.header(HeaderName::from_static("sec-websocket-key")).ok_or_else(refuse)?;
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| refuse())?;
     let upgrade = request.take_upgrade().ok_or_else(refuse)?;
+    let client = terminals.enter()?;
     let session = terminals.join(instance, &ask)?;
-    tokio::spawn(serve(session, upgrade));
+    tokio::spawn(async move {
+        serve(session, upgrade).await;
+        drop(client);
+    });
     Ok(Answer::empty(StatusCode::SWITCHING_PROTOCOLS)
         .with(header::CONNECTION, "Upgrade")
         .with(header::UPGRADE, "websocket")

@@ -11,6 +11,7 @@ mod inputs;
 mod network;
 mod plain;
 mod processes;
+mod readers;
 mod robust;
 mod server;
 mod terminals;
