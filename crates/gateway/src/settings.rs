@@ -74,7 +74,7 @@ pub struct Settings {
     pub agent_time: Duration,
     /// Largest body of a request, in bytes. 0 means no limit.
     pub body_max: u64,
-    /// Largest head of an answer, in bytes.
+    /// Largest head of an answer, in bytes. Every open request may hold one in memory.
     pub head_bytes_max: usize,
 
     /// How many connections to one instance are kept for later requests, and for how long.
@@ -143,7 +143,7 @@ impl Default for Settings {
             agent_idle: Duration::from_secs(100),
             agent_time: Duration::from_secs(15 * 60),
             body_max: 0,
-            head_bytes_max: 1 << 20,
+            head_bytes_max: 128 << 10,
             spare_max: 64,
             // Common servers close idle connections after five seconds.
             spare_life: Duration::from_secs(4),

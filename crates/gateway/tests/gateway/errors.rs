@@ -109,6 +109,26 @@ async fn a_workload_that_only_ever_says_that_it_will_answer_is_given_up() {
     endless.await.unwrap();
 }
 
+/// A head stays in memory until it has come whole.
+#[tokio::test]
+async fn a_head_that_is_large_and_never_ends_is_given_up() {
+    // Without a limit for its size, this decides, with another answer.
+    let stage = Stage::start(Settings { answer_idle: Duration::from_secs(5), ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", 7, listener.local_addr().unwrap());
+    let endless = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let header = format!("x: {}\r\n", "a".repeat(1_000));
+        let head = format!("HTTP/1.1 200 OK\r\n{}", header.repeat(200));
+        // The gateway may hang up before all of it is written.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    });
+    stage.get("/acme/sandboxes/box/port/7/").await.problem(502, "WORKLOAD_NO_ANSWER");
+    endless.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_workload_of_the_older_protocol_is_answered_for_in_the_newer() {
     let stage = Stage::start(settings()).await;
