@@ -25,7 +25,7 @@ impl App {
         let streams = Arc::new(Streams::new(control.settings.streams));
         let bodies = Bodies::new(control.settings.bodies);
         let s3 = crate::routes::s3::service(&control, &limits);
-        let log_searches = Searches::new(control.store.clone());
+        let log_searches = Searches::new(control.store.clone(), control.settings.log_searches);
         Self { control, limits, streams, bodies, log_searches, s3 }
     }
 

@@ -47,6 +47,8 @@ pub struct Settings {
     pub snapshots: Snapshots,
     pub template_copies: TemplateCopies,
     pub s3: S3Limits,
+    /// Searches in logs.
+    pub log_searches: jobs::logs::SearchLimits,
     pub egress: Egress,
     pub models: Models,
 }
@@ -116,6 +118,10 @@ pub struct S3Limits {
     /// Requests in progress at the same time, in all and of one workspace.
     pub requests_max: usize,
     pub requests_workspace_max: usize,
+    /// Of these, copies, lists and other work on files that goes on at the same time; the others
+    /// wait for it.
+    pub heavy_max: usize,
+    pub heavy_workspace_max: usize,
     /// Largest content of one request, in bytes.
     pub put_bytes_max: u64,
     /// Open multipart uploads of one drive, and how long one may stay open.
@@ -131,6 +137,8 @@ impl Default for S3Limits {
         Self {
             requests_max: 256,
             requests_workspace_max: 64,
+            heavy_max: 8,
+            heavy_workspace_max: 2,
             put_bytes_max: 5 << 30,
             uploads_max: 1000,
             upload_life: Duration::from_secs(7 * 24 * 3600),

@@ -42,6 +42,8 @@ pub(crate) fn service(control: &Control, limits: &Arc<Limits>) -> Service {
         base: BASE.to_owned(),
         requests_max: own.requests_max,
         requests_per_owner_max: own.requests_workspace_max,
+        heavy_max: own.heavy_max,
+        heavy_per_owner_max: own.heavy_workspace_max,
         put_bytes_max: own.put_bytes_max,
         uploads_max: own.uploads_max,
         upload_life: own.upload_life,

@@ -171,6 +171,7 @@ pub fn settings() -> Settings {
         snapshots: control::Snapshots::default(),
         template_copies: control::TemplateCopies::default(),
         s3: control::S3Limits::default(),
+        log_searches: jobs::logs::SearchLimits::default(),
         egress: control::Egress {
             pool: control::EgressPool::read(["192.0.2.16/29", "2001:db8::10-2001:db8::1f"])
                 .expect("addresses"),

@@ -66,6 +66,7 @@ fn settings() -> Settings {
         snapshots: crate::Snapshots::default(),
         template_copies: crate::TemplateCopies::default(),
         s3: crate::S3Limits::default(),
+        log_searches: ::jobs::logs::SearchLimits::default(),
         bill: crate::settings::Bill {
             first_prices: Default::default(),
             budget_every: Duration::from_secs(1),

@@ -307,6 +307,17 @@ pub(crate) struct Logs {
     pub(crate) replica_day_bytes_max: u64,
     pub(crate) workspace_day_bytes_max: u64,
     pub(crate) keep: Span,
+    pub(crate) searches_max: usize,
+    pub(crate) searches_workspace_max: usize,
+}
+
+impl Logs {
+    pub(crate) fn searches(&self) -> jobs::logs::SearchLimits {
+        jobs::logs::SearchLimits {
+            total: self.searches_max,
+            workspace: self.searches_workspace_max,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

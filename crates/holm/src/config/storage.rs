@@ -9,6 +9,8 @@ use serde::Deserialize;
 pub(crate) struct S3 {
     pub(crate) requests_max: u32,
     pub(crate) requests_workspace_max: u32,
+    pub(crate) heavy_max: u32,
+    pub(crate) heavy_workspace_max: u32,
     pub(crate) put_mb_max: u32,
     pub(crate) uploads_max: u32,
     pub(crate) upload_life: Span,
@@ -20,6 +22,8 @@ impl S3 {
         control::S3Limits {
             requests_max: self.requests_max as usize,
             requests_workspace_max: self.requests_workspace_max as usize,
+            heavy_max: self.heavy_max as usize,
+            heavy_workspace_max: self.heavy_workspace_max as usize,
             put_bytes_max: u64::from(self.put_mb_max) << 20,
             uploads_max: self.uploads_max as usize,
             upload_life: self.upload_life.0,

@@ -85,6 +85,21 @@ fn every_key_can_come_from_the_environment() {
 }
 
 #[test]
+fn turns_of_heavy_work_are_as_the_settings_say() {
+    let text = "[logs]\nsearches_max = 7\nsearches_workspace_max = 3\n\
+                [s3]\nheavy_max = 9\nheavy_workspace_max = 5";
+    let config = load_text(text).unwrap();
+    let searches = config.logs.searches();
+    assert_eq!((searches.total, searches.workspace), (7, 3));
+    let s3 = config.s3.settings();
+    assert_eq!((s3.heavy_max, s3.heavy_workspace_max), (9, 5));
+    let (usual, unset) = (control::S3Limits::default(), load_text("").unwrap());
+    let heavy = |limits: control::S3Limits| (limits.heavy_max, limits.heavy_workspace_max);
+    assert_eq!(heavy(unset.s3.settings()), heavy(usual));
+    assert_eq!(unset.logs.searches(), jobs::logs::SearchLimits::default());
+}
+
+#[test]
 fn a_wrong_value_says_what_is_right() {
     refused("[server]\nlisten = \"here\"", &["holm.toml:2", "`server.listen`", "address"]);
     refused("[server]\nroles = [\"cook\"]", &["`server.roles`", "gateway"]);

@@ -140,6 +140,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         snapshots: config.snapshots.settings(),
         template_copies: config.objects.template_copies(config.snapshots.offload_after.0),
         s3: config.s3.settings(),
+        log_searches: config.logs.searches(),
         egress: control::Egress {
             pool: config.egress.pool().map_err(|message| Error::Start {
                 act: "use egress.addresses".to_owned(),

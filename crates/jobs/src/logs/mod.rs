@@ -22,7 +22,7 @@ mod writer;
 pub use find::{Found, Question};
 pub use line::{Line, Severity};
 pub use recorder::LINE_BYTES_MAX;
-pub use searches::Searches;
+pub use searches::{SearchLimits, Searches};
 pub use store::logs::{Printer, Source};
 pub use writer::{LogWriter, Logs, Lost, Settings};
 

@@ -8,9 +8,18 @@ use store::{Error, Store};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-/// How many searches go on at once, of all workspaces and of one.
-const SEARCHES_MAX: usize = 4;
-const SEARCHES_WORKSPACE_MAX: usize = 2;
+/// Searches that go on at once, of all workspaces and of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchLimits {
+    pub total: usize,
+    pub workspace: usize,
+}
+
+impl Default for SearchLimits {
+    fn default() -> Self {
+        Self { total: 4, workspace: 2 }
+    }
+}
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -20,8 +29,8 @@ pub struct Searches {
 }
 
 impl Searches {
-    pub fn new(store: Store) -> Self {
-        Self { store, turns: Arc::new(Turns::new(SEARCHES_MAX, SEARCHES_WORKSPACE_MAX)) }
+    pub fn new(store: Store, limits: SearchLimits) -> Self {
+        Self { store, turns: Arc::new(Turns::new(limits.total, limits.workspace)) }
     }
 
     /// Waits for the workspace's turn, and searches.

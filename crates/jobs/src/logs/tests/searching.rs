@@ -2,14 +2,14 @@
 
 use super::open;
 use super::writing::all;
-use crate::logs::{Question, Searches};
+use crate::logs::{Question, SearchLimits, Searches};
 use std::task::{Context, Waker};
 use types::ids::WorkspaceId;
 
 #[tokio::test]
 async fn whoever_searches_a_lot_waits_for_itself() {
     let (store, _folder) = open(false).await;
-    let searches = Searches::new(store);
+    let searches = Searches::new(store, SearchLimits { total: 3, workspace: 2 });
     let mine = [searches.turns().take("wsp_a").await, searches.turns().take("wsp_a").await];
     let mut third = Box::pin(searches.find(all()));
     let mut look = Context::from_waker(Waker::noop());
