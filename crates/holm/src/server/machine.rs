@@ -5,25 +5,22 @@ use super::assembly;
 use super::doors;
 use super::edge::{Hosts, Local};
 use super::guard::Door;
+use super::machine_name::{self, NODE_FOLDER};
 use crate::config::{self, Config, Role};
 use crate::error::Error;
 use auth::Auth;
 use egress::Egress;
-use files::Readers;
 use gateway::Gateway;
 use host::{ImageBuilder, LocalMachine, MachineControl, Surroundings};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use types::World;
 
-/// File with the name of this machine, made at its first start.
-const NAME_FILE: &str = "machine";
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
-const NAME_CHARACTERS: usize = 8;
 const GUEST: &str = "holm-guest";
 const NAMESERVER_PORT: u16 = 53;
 
@@ -241,7 +238,7 @@ fn host_settings(
     world: &World,
     doors: Vec<SocketAddrV4>,
 ) -> Result<host::Settings, Error> {
-    let name = name(&config.data.folder, world)?;
+    let name = machine_name::read(&config.data.folder, world)?;
     let file = guest(config)?;
     let guest =
         std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
@@ -287,7 +284,7 @@ fn node_settings(
         config::Egress::Nothing => node::Egress::Nothing,
     };
     Ok(node::Settings {
-        folder: config.data.folder.join("node"),
+        folder: config.data.folder.join(NODE_FOLDER),
         name: format!("holm-{name}"),
         subnet,
         egress,
@@ -319,28 +316,6 @@ fn own_nameservers() -> Vec<IpAddr> {
     });
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
     lines.filter_map(|address| address.trim().parse().ok()).collect()
-}
-
-/// Returns the name of this machine. It is made once and kept with the data, so that a server finds
-/// the instances of its earlier runs.
-fn name(data: &Path, world: &World) -> Result<String, Error> {
-    let file = data.join(NAME_FILE);
-    match std::fs::read_to_string(&file) {
-        Ok(name) if !name.trim().is_empty() => Ok(name.trim().to_owned()),
-        Ok(_) => Err(Error::Start {
-            act: format!("read {}", file.display()),
-            message: "it is empty".into(),
-        }),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let name = world.random_text(NAME_CHARACTERS);
-            // Written before anything is named after it, since the next start uses it to find what
-            // is left.
-            files::replace(&file, Readers::Anyone, name.as_bytes())
-                .map_err(Error::io(format!("write {}", file.display())))?;
-            Ok(name)
-        }
-        Err(error) => Err(Error::io(format!("read {}", file.display()))(error)),
-    }
 }
 
 fn guest(config: &Config) -> Result<PathBuf, Error> {

@@ -20,6 +20,7 @@ mod front;
 mod guard;
 mod hub;
 mod machine;
+mod machine_name;
 mod models;
 mod observe;
 mod probes;
