@@ -50,6 +50,11 @@ pub(crate) enum Error {
     Failed(String),
 }
 
+/// Returns whether something failed because a file or folder is not there.
+fn is_missing(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 impl Error {
     pub(crate) fn io(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let act = act.into();
@@ -62,6 +67,7 @@ impl Error {
             Self::Settings(_) | Self::ContextFile { .. } => Exit::Settings,
             Self::NotSignedIn | Self::NotSignedInTo { .. } | Self::NoCredentials(_) => Exit::SignIn,
             Self::Absent(_) => Exit::NotFound,
+            Self::Io { source, .. } if is_missing(source) => Exit::NotFound,
             Self::Taken(_) => Exit::Conflict,
             Self::Answer { status, .. } => Exit::of_status(*status),
             Self::Unreachable { .. } => Exit::Unreachable,

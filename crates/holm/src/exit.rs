@@ -16,6 +16,7 @@ pub(crate) enum Exit {
     SignIn,
     /// The credentials are valid but do not allow this.
     Forbidden,
+    /// The object, or a file or folder here, does not exist.
     NotFound,
     /// The object exists already, or was changed in the meantime.
     Conflict,

@@ -26,6 +26,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+    let file = args.file.display();
+    std::fs::metadata(&args.file).map_err(Error::io(format!("read {file}")))?;
     let failed = |source| Error::Store { act: format!("restore {}", args.file.display()), source };
     if args.verify {
         store::backup::verify(&args.file).map_err(failed)?;

@@ -242,6 +242,31 @@ fn failures_have_numbers() {
 }
 
 #[test]
+fn a_missing_file_has_the_same_number_in_all_commands() {
+    let server = Server::start();
+    let key = server.api_key();
+    let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
+    let apply = ["apply", "-f", file.to_str().unwrap(), "--secret", "TOKEN=t0p"];
+    text(&server.cli(&key, &apply), 0);
+    for arguments in [
+        &["apply", "-f", "gone.yaml"][..],
+        &["apply", "-f", "all.yaml", "--env-file", "gone.env"],
+        &["apply", "-f", "all.yaml/gone.yaml"],
+        &["cp", "gone.txt", "box:/tmp"],
+        &["deploy", "gone", "--yes"],
+        &["serve", "gone"],
+        &["run", "job", "any", "--file", "gone.json"],
+        &["image", "import", "gone.tar"],
+        &["image", "make", "gone.toml"],
+        &["restore", "gone.backup"],
+        &["restore", "gone.backup", "--verify"],
+    ] {
+        let told = text(&server.cli(&key, arguments), 6);
+        assert!(told.contains("gone"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn a_key_is_remembered_for_its_owner_only() {
     let server = Server::start();
     let home = server.folder.path();

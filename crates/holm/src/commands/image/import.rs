@@ -26,6 +26,8 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, store: &Store) -> Result<Exit, Error> {
+    let act = format!("import {}", args.path.display());
+    std::fs::metadata(&args.path).map_err(Error::io(&act))?;
     let naming = match args.name {
         Some(name) => Naming::As(local::public_name(&name)?),
         None => Naming::Own { reserved: &IMAGE_TYPES },
@@ -36,7 +38,7 @@ pub(super) fn run(args: Args, store: &Store) -> Result<Exit, Error> {
     spinner.finish_and_clear();
     let broken = |error| match error {
         Broken::Reserved(name) => local::own(&name.to_string()),
-        error => failed(&format!("import {}", args.path.display()), &error),
+        error => failed(&act, &error),
     };
     for image in imported.map_err(broken)? {
         term::say(format!("{} {}", image.name, image.digest));
