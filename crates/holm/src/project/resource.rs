@@ -39,28 +39,39 @@ const EXPERIMENTAL: &str = "x-blaxel-experimental";
 const NEVER_SENT: [&str; 2] = ["BL_API_KEY", "HOLM_API_KEY"];
 const APPLICATION_MEMORY_MB: i64 = 2048;
 const MASK: &str = "***";
+/// Types with a program, but the last, for messages.
+const PROGRAMS: &str = "agent, function, job, sandbox";
 
 impl Deployed {
-    /// Parses a type. The default is sandbox, as in the published command line.
+    /// Parses the type of something with a program. The default is sandbox, as in the published
+    /// command line.
     pub(crate) fn read(word: Option<&str>) -> Result<Self, Error> {
-        match word.unwrap_or("sandbox").to_ascii_lowercase().as_str() {
-            "agent" | "agents" => Ok(Self::Agent),
-            "function" | "functions" | "mcp" => Ok(Self::Function),
-            "job" | "jobs" => Ok(Self::Job),
-            "sandbox" | "sandboxes" => Ok(Self::Sandbox),
-            "application" | "applications" | "app" => Ok(Self::Application),
-            other => Err(Error::Usage(format!(
-                "`{other}` cannot be deployed; a type is agent, function, job, sandbox or application"
+        let word = word.unwrap_or("sandbox");
+        match Self::known(word) {
+            Some(kind) if kind != Self::VolumeTemplate => Ok(kind),
+            Some(_) => Err(Error::Usage(format!(
+                "`{word}` has files and no program, so it can only be deployed; a type with a program is {PROGRAMS} or application"
             ))),
+            None => Err(unknown(word)),
         }
     }
 
     /// Like [`Self::read`], but also accepts volume templates, which have files and no program.
     pub(crate) fn read_all(word: Option<&str>) -> Result<Self, Error> {
-        match word.map(str::to_ascii_lowercase).as_deref() {
-            Some("volume-template" | "volumetemplate" | "vt") => Ok(Self::VolumeTemplate),
-            _ => Self::read(word),
-        }
+        let word = word.unwrap_or("sandbox");
+        Self::known(word).ok_or_else(|| unknown(word))
+    }
+
+    fn known(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "agent" | "agents" => Self::Agent,
+            "function" | "functions" | "mcp" => Self::Function,
+            "job" | "jobs" => Self::Job,
+            "sandbox" | "sandboxes" => Self::Sandbox,
+            "application" | "applications" | "app" => Self::Application,
+            "volume-template" | "volumetemplate" | "vt" => Self::VolumeTemplate,
+            _ => return None,
+        })
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -95,6 +106,12 @@ impl Deployed {
     pub(crate) fn is_created_first(self) -> bool {
         matches!(self, Self::Sandbox | Self::Application)
     }
+}
+
+fn unknown(word: &str) -> Error {
+    Error::Usage(format!(
+        "`{word}` cannot be deployed; a type is {PROGRAMS}, application or volume-template"
+    ))
 }
 
 /// Returns the variables for the program: those from files and flags, and those from the project,
@@ -243,6 +260,17 @@ mod tests {
 
     fn wishes() -> Wishes {
         Wishes { name: "a".into(), ..Wishes::default() }
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_which_there_are() {
+        let told = |kind: Result<Deployed, Error>| kind.unwrap_err().to_string();
+        for error in [told(Deployed::read(Some("pod"))), told(Deployed::read_all(Some("pod")))] {
+            assert!(error.contains("`pod`") && error.contains("volume-template"), "{error}");
+        }
+        assert_eq!(Deployed::read_all(Some("VolumeTemplate")).unwrap(), Deployed::VolumeTemplate);
+        assert!(told(Deployed::read(Some("vt"))).contains("only be deployed"));
+        assert_eq!(Deployed::read(Some("MCP")).unwrap(), Deployed::Function);
     }
 
     #[test]
