@@ -64,7 +64,8 @@ pub trait DriveStore: Send + Sync + 'static {
 
     /// Opens the root folder of a drive, for serving it to others than instances. Blocks for some
     /// milliseconds if nobody uses the drive. Files have the owners that they have inside
-    /// instances. Nothing in the drive can be trusted, links least of all.
+    /// instances. Nothing in the drive can be trusted, links least of all. Fails with `NotFound` if
+    /// this machine does not have the drive, and with `StorageFull` if it has no room to open it.
     fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd>;
 }
 

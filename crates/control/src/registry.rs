@@ -214,6 +214,9 @@ pub enum RegistryFault {
     Crowded(admission::Refused),
     #[error("{0}; delete some images first")]
     Full(admission::Refused),
+    /// The disk itself, whatever the shares of it.
+    #[error("the disk of this machine is full")]
+    DiskFull,
     #[error("the registry failed: {0}")]
     Broken(String),
 }

@@ -351,6 +351,7 @@ fn broken(fault: RegistryFault) -> Error {
             Error::OverShare(fault.to_string())
         }
         RegistryFault::Crowded(refused) | RegistryFault::Full(refused) => Error::Crowded(refused),
+        RegistryFault::DiskFull => Error::NoRoom(fault.to_string()),
         other => Error::Store(store::Error::Unusable(other.to_string())),
     }
 }

@@ -1,12 +1,13 @@
 //! This machine's drives, as `control` sees them.
 
+use crate::refusals::no_space;
 use crate::volumes::fault;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::drive_store::{DriveFault, DriveStore, KeptDrive, NewDrive};
 use control::machine::{MachineFault, Wait};
 use control::volume_store::VolumeFault;
-use node::{DriveError, DriveMount, InstanceName, Owner, VolumeName};
-use std::io;
+use node::{DriveError, DriveMount, InstanceName, Owner, VolumeError, VolumeName};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use types::chain;
 use types::instance::KeptFor;
@@ -29,12 +30,22 @@ fn drive_fault(error: &DriveError) -> DriveFault {
     }
 }
 
+/// Returns what a caller can do about a drive that cannot be opened.
+fn kind_of(error: &DriveError) -> ErrorKind {
+    match error {
+        DriveError::Volume(VolumeError::Missing(_)) => ErrorKind::NotFound,
+        other if no_space(other).is_some() => ErrorKind::StorageFull,
+        _ => ErrorKind::Other,
+    }
+}
+
 impl LocalMachine {
     /// Opens the root folder of a drive, for serving it outside of instances. Blocks for some
     /// milliseconds if nobody uses the drive. Its files have the owners that instances see. Nothing
-    /// in it can be trusted, links least of all.
+    /// in it can be trusted, links least of all. The kind of the error says if this machine does not
+    /// have the drive, or has no room to open it.
     pub fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd> {
-        self.0.node.drive_root(drive).map_err(io::Error::other)
+        self.0.node.drive_root(drive).map_err(|error| io::Error::new(kind_of(&error), error))
     }
 }
 
@@ -109,5 +120,20 @@ impl DriveStore for LocalDrives {
 
     fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd> {
         self.0.open_root(drive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_drive_cannot_be_opened_is_kept() {
+        let mounting =
+            |kind: ErrorKind| kind_of(&DriveError::Volume(VolumeError::Machine(kind.into())));
+        assert_eq!(mounting(ErrorKind::StorageFull), ErrorKind::StorageFull);
+        assert_eq!(mounting(ErrorKind::InvalidInput), ErrorKind::Other);
+        let name = VolumeName::new("drive-one").unwrap();
+        assert_eq!(kind_of(&VolumeError::Missing(name).into()), ErrorKind::NotFound);
     }
 }

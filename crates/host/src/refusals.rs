@@ -20,7 +20,9 @@ pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
 /// Says so if something failed because the machine's disk is full, whatever the shares of it.
 pub(crate) fn no_space(error: &(dyn Error + 'static)) -> Option<String> {
     let is_full = |cause: &(dyn Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == ErrorKind::StorageFull)
+        cause.downcast_ref::<io::Error>().is_some_and(|io| {
+            matches!(io.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        })
     };
     let mut causes = std::iter::successors(Some(error), |cause| (**cause).source());
     causes.any(is_full).then(|| "the disk of this machine is full".to_owned())

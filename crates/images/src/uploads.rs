@@ -39,8 +39,13 @@ impl Store {
     pub fn begin_upload(&self, id: &str, about: &[u8]) -> Result<Upload, Error> {
         let folder = self.upload_folder(id)?;
         disk::make_folder(&folder)?;
-        disk::write(&folder.join("about"), &self.0.scratch(), about)?;
-        self.open_upload(folder)
+        let written = disk::write(&folder.join("about"), &self.0.scratch(), about);
+        let begun = written.and_then(|()| self.open_upload(folder.clone()));
+        if begun.is_err() {
+            // Nobody learns its id. What cannot be removed now is removed at the next start.
+            let _ = disk::remove_tree(&folder);
+        }
+        begun
     }
 
     /// Resumes an upload of an earlier run; reads what has arrived, to compute its digest.

@@ -92,6 +92,7 @@ pub enum Refused {
     /// Trying again may help.
     #[error("{0}")]
     Unavailable(String),
+    /// Callers are told only if the kind of the error is that there is no space left.
     #[error("failed to look up a key or a bucket")]
     Broken(#[source] std::io::Error),
 }

@@ -4,6 +4,7 @@ use crate::xml::Xml;
 use http::StatusCode;
 use rustix::io::Errno;
 use std::borrow::Cow;
+use std::io::ErrorKind;
 
 macro_rules! codes {
     ($($name:ident $text:literal $status:ident,)*) => {
@@ -116,20 +117,17 @@ impl Error {
 
 impl From<Errno> for Error {
     fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::NOSPC | Errno::DQUOT => {
-                Self::new(Code::StorageFull, "There is no space left on the drive.")
-            }
-            errno => Self::broken(errno),
-        }
+        std::io::Error::from(errno).into()
     }
 }
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        match Errno::from_io_error(&error) {
-            Some(errno) => errno.into(),
-            None => Self::broken(error),
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                Self::new(Code::StorageFull, "There is no space left on the drive.")
+            }
+            _ => Self::broken(error),
         }
     }
 }
@@ -137,5 +135,21 @@ impl From<std::io::Error> for Error {
 impl From<tokio::task::JoinError> for Error {
     fn from(error: tokio::task::JoinError) -> Self {
         Self::broken(std::io::Error::other(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Refused;
+
+    #[test]
+    fn a_drive_that_cannot_be_opened_for_lack_of_space_says_so() {
+        let told = |kind: ErrorKind| {
+            let cause = std::io::Error::new(kind, "failed to mount it");
+            Error::from(Refused::Broken(cause)).code
+        };
+        assert_eq!(told(ErrorKind::StorageFull), Code::StorageFull);
+        assert_eq!(told(ErrorKind::Other), Code::Internal);
     }
 }

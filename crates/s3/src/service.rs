@@ -227,7 +227,7 @@ impl From<Refused> for Error {
                 Self::new(Code::NoSuchBucket, "The specified bucket does not exist.")
             }
             Refused::Unavailable(why) => Self::new(Code::Unavailable, why),
-            Refused::Broken(cause) => Self::broken(cause),
+            Refused::Broken(cause) => cause.into(),
         }
     }
 }

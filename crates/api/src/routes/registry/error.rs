@@ -99,6 +99,7 @@ impl From<RegistryFault> for Refusal {
             Fault::Full(admission::Refused::Total { .. }) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE")
             }
+            Fault::DiskFull => (StatusCode::INSUFFICIENT_STORAGE, "DENIED"),
             Fault::Broken(_) => (StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN"),
         };
         let refusal = Self::new(status, code, fault.to_string());
@@ -126,7 +127,10 @@ impl From<Error> for Refusal {
         }
         let code = match status {
             StatusCode::UNAUTHORIZED => "UNAUTHORIZED",
-            StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST | StatusCode::CONFLICT => "DENIED",
+            StatusCode::FORBIDDEN
+            | StatusCode::BAD_REQUEST
+            | StatusCode::CONFLICT
+            | StatusCode::INSUFFICIENT_STORAGE => "DENIED",
             StatusCode::NOT_FOUND => "NAME_UNKNOWN",
             StatusCode::PAYLOAD_TOO_LARGE => "SIZE_INVALID",
             StatusCode::TOO_MANY_REQUESTS => "TOOMANYREQUESTS",
@@ -166,5 +170,20 @@ impl IntoResponse for Refusal {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.extend(self.headers);
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_in_the_words_of_the_protocol() {
+        let database = store::Error::Full("no space".into());
+        for refusal in [Refusal::from(RegistryFault::DiskFull), Refusal::from(database)] {
+            let case = (refusal.status, refusal.code);
+            assert_eq!(case, (StatusCode::INSUFFICIENT_STORAGE, "DENIED"));
+            assert!(refusal.message.contains("full"), "{}", refusal.message);
+        }
     }
 }
