@@ -55,13 +55,13 @@ pub struct Pool<K> {
 struct Inner<K> {
     /// What is counted, as a plural: "open change streams". Also the label in the metrics.
     resource: &'static str,
-    limits: Limits,
     held: Mutex<Held<K>>,
     /// Kept, because looking it up each time would cost more than everything else here.
     gauge: OnceLock<metrics::Gauge>,
 }
 
 struct Held<K> {
+    limits: Limits,
     total: u64,
     /// Has only owners who hold something.
     by_owner: HashMap<K, u64>,
@@ -69,8 +69,8 @@ struct Held<K> {
 
 impl<K: Eq + Hash + Clone> Pool<K> {
     pub fn new(resource: &'static str, limits: Limits) -> Self {
-        let held = Mutex::new(Held { total: 0, by_owner: HashMap::new() });
-        Self { inner: Arc::new(Inner { resource, limits, held, gauge: OnceLock::new() }) }
+        let held = Mutex::new(Held { limits, total: 0, by_owner: HashMap::new() });
+        Self { inner: Arc::new(Inner { resource, held, gauge: OnceLock::new() }) }
     }
 
     /// Takes `amount` for `owner` until the permit is dropped.
@@ -103,7 +103,15 @@ impl<K: Eq + Hash + Clone> Pool<K> {
     }
 
     pub fn limits(&self) -> Limits {
-        self.inner.limits
+        self.inner.held.lock().limits
+    }
+
+    /// Raises the limits to these, because there is more of the resource now. Those that are higher
+    /// already stay.
+    pub fn raise(&self, to: Limits) {
+        let limits = &mut self.inner.held.lock().limits;
+        limits.total = limits.total.max(to.total);
+        limits.share = limits.share.max(to.share);
     }
 
     fn hand_out(&self, held: &mut Held<K>, owner: &K, amount: u64) -> Permit<K> {
@@ -119,7 +127,7 @@ impl<K: Eq + Hash + Clone> Pool<K> {
 
 impl<K: Eq + Hash> Inner<K> {
     fn refuses(&self, held: &Held<K>, owner: &K, amount: u64) -> Option<Refused> {
-        let Limits { total, share } = self.limits;
+        let Limits { total, share } = held.limits;
         let own = held.by_owner.get(owner).copied().unwrap_or(0);
         if own.saturating_add(amount) > share {
             return Some(Refused::Share { resource: self.resource, limit: share });
@@ -145,7 +153,7 @@ impl<K> fmt::Debug for Pool<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("resource", &self.inner.resource)
-            .field("limits", &self.inner.limits)
+            .field("limits", &self.inner.held.lock().limits)
             .finish()
     }
 }

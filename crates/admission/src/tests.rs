@@ -34,6 +34,19 @@ fn what_runs_already_counts_beyond_the_limits() {
 }
 
 #[test]
+fn limits_are_raised_and_never_lowered() {
+    let pool = pool(10, 6);
+    let _held = pool.take(&"a", 6).unwrap();
+    assert!(pool.take(&"a", 1).is_err());
+    pool.raise(Limits { total: 8, share: 7 });
+    assert_eq!(pool.limits(), Limits { total: 10, share: 7 });
+    let _more = pool.take(&"a", 1).unwrap();
+    pool.raise(Limits { total: 20, share: 1 });
+    assert_eq!(pool.limits(), Limits { total: 20, share: 7 });
+    assert!(pool.take(&"b", 7).is_ok());
+}
+
+#[test]
 fn an_amount_that_no_counter_holds_is_refused() {
     let pool = pool(u64::MAX, u64::MAX - 1);
     let _one = pool.take(&"a", 1).unwrap();

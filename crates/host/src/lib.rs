@@ -81,6 +81,8 @@ struct Inner {
     way_out: WayOut,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
+    /// The percentage of what is divided that one workspace may have.
+    share_percent: u32,
     /// Limits how many snapshots are taken at once; further ones wait.
     taking: Turns,
     /// Host names of tunnel endpoints that are being looked up, counted by instance.
@@ -101,14 +103,15 @@ impl LocalMachine {
         let registries = Registries::new(settings.registries_inside);
         let http = registries.client().map_err(OpenError::Http)?;
         let folder = settings.node.folder.clone();
-        let disk_mb = node::divided(settings.pulled_mb, settings.node.limits.share_percent);
+        let share_percent = settings.node.limits.share_percent;
+        let disk_mb = node::divided(settings.pulled_mb, share_percent);
         let pulled = Pulled::open(&folder.join("pulled"), disk_mb, settings.image_mb_max)
             .map_err(OpenError::Pulled)?;
         let registry = LocalRegistry::open(images.clone(), settings.registry, world.clone())
             .map_err(OpenError::Registry)?;
         let pulled = Arc::new(pulled);
         registry.frees(&pulled);
-        let taking = turns::shared(settings.takes_max, settings.node.limits.share_percent);
+        let taking = turns::shared(settings.takes_max, share_percent);
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
         let node = Node::open(settings.node, world.clone())?;
         builds::clear_away(&node)?;
@@ -133,6 +136,7 @@ impl LocalMachine {
             start_millicores: settings.start_millicores,
             way_out: WayOut::default(),
             keeps_volumes,
+            share_percent,
             taking,
             tunnel_lookups: tunnel_lookups::lookups(),
             transfers: OnceLock::new(),
@@ -153,6 +157,14 @@ impl LocalMachine {
             }
             Err(error) => tracing::debug!(%error, "images could not be tidied now"),
         }
+    }
+
+    /// Looks at the disk again: shares grow with what is free now, and never shrink. `pulled_mb` and
+    /// `pushed_mb` are for images that workspaces pull and push. Blocks.
+    pub fn look_at_disk(&self, pulled_mb: u64, pushed_mb: u64) -> std::io::Result<()> {
+        self.0.pulled.raise(node::divided(pulled_mb, self.0.share_percent));
+        self.0.registry.raise(pushed_mb);
+        self.0.node.look_at_disk()
     }
 
     /// Removes what the machine was set up with for instances, if there are none. Blocks.

@@ -60,6 +60,11 @@ impl Pulled {
         Ok(pulled)
     }
 
+    /// Notes how much room there is by now.
+    pub(crate) fn raise(&self, disk_mb: Limits) {
+        self.pool.raise(disk_mb);
+    }
+
     /// Waits for other pulls of this workspace, then takes as much room as one image may have.
     pub(crate) async fn begin(&self, workspace: &str) -> Result<Room, Refused> {
         let lock = self.lock_of(workspace).lock_owned().await;

@@ -67,16 +67,15 @@ enum Freeing {
     Wanted,
 }
 
+fn limits_kib(disk_mb: u64, share_percent: u32) -> Limits {
+    let Limits { total, share } = node::divided(disk_mb, share_percent);
+    Limits { total: total.saturating_mul(1024), share: share.saturating_mul(1024) }
+}
+
 impl LocalRegistry {
     /// Counts what earlier runs of the program have stored. Blocks.
     pub fn open(images: Store, settings: RegistrySettings, world: World) -> Result<Self, Error> {
-        let kib = Limits {
-            total: settings.disk_mb.saturating_mul(1024),
-            share: node::divided(settings.disk_mb, settings.share_percent)
-                .share
-                .saturating_mul(1024),
-        };
-        let room = Room::new(kib);
+        let room = Room::new(limits_kib(settings.disk_mb, settings.share_percent));
         let open = Limits { total: settings.uploads_max, share: settings.uploads_workspace_max };
         let uploads = Uploads::open(&images, open, room.disk(), &world)?;
         let turns = (0..TURNS).map(|_| Arc::default()).collect();
@@ -96,6 +95,11 @@ impl LocalRegistry {
             }
         }
         Ok(registry)
+    }
+
+    /// Notes how much room there is by now.
+    pub(crate) fn raise(&self, disk_mb: u64) {
+        self.0.room.disk().raise(limits_kib(disk_mb, self.0.settings.share_percent));
     }
 
     /// Has the room that unpacked images hold given back with that of their repositories.

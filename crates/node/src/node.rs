@@ -1,6 +1,7 @@
 //! The node: everything that callers can ask for.
 
 mod create;
+mod disk;
 mod drives;
 mod machine_limits;
 mod open;

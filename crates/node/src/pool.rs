@@ -28,6 +28,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const FILE: &str = "pool";
 /// It is larger than its content by one part in this many, for its own records, and by at least
@@ -44,7 +45,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Pool {
     folder: PathBuf,
-    size_mb: u32,
+    size_mb: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -74,14 +75,29 @@ impl Pool {
     /// Mounts the pool that an earlier node made. `contents_mb` is the most that may be stored in
     /// it.
     pub(crate) fn open(folder: &Path, contents_mb: u64) -> io::Result<Arc<Self>> {
-        let size_mb = contents_mb.saturating_add((contents_mb / RECORDS_PART).max(RECORDS_MB));
-        let size_mb = crate::number::fit(size_mb.min(SIZE_MB_MAX));
+        let size_mb = AtomicU32::new(size_mb(contents_mb));
         let (folder, state) = (folder.to_owned(), Mutex::new(State::Unknown));
         let pool = Self { folder, size_mb, state };
         if pool.file().exists() {
             *pool.state.lock() = State::Mounted(pool.mount()?);
         }
         Ok(Arc::new(pool))
+    }
+
+    /// Makes room for more content, also while it is in use.
+    pub(crate) fn grow(&self, contents_mb: u64) -> io::Result<()> {
+        let state = self.state.lock();
+        let size_mb = size_mb(contents_mb);
+        let grows = size_mb > self.size_mb.fetch_max(size_mb, Ordering::Relaxed);
+        match &*state {
+            // It grows whenever it is mounted, even if it is in use elsewhere.
+            State::Mounted(_) if grows => self.mount().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn size_mb(&self) -> u64 {
+        self.size_mb.load(Ordering::Relaxed).into()
     }
 
     /// Returns where cloned files go, and makes the pool if it is needed for the first time.
@@ -129,7 +145,7 @@ impl Pool {
     /// Makes the file. It gets its name once it is complete.
     fn make(&self) -> io::Result<()> {
         let file = nameless(&self.folder)?;
-        ftruncate(&file, u64::from(self.size_mb) * MIB)?;
+        ftruncate(&file, self.size_mb() * MIB)?;
         file_system::lay_out_for_clones(&file)?;
         fsync(&file)?;
         name(&file, &self.file())
@@ -139,9 +155,9 @@ impl Pool {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(self.file(), flags, Mode::empty())?;
         let size = fstat(&file)?.st_size.unsigned_abs() / MIB;
-        let grows = u64::from(self.size_mb) > size + size / GROWTH_PART;
+        let grows = self.size_mb() > size + size / GROWTH_PART;
         if grows {
-            ftruncate(&file, u64::from(self.size_mb) * MIB)?;
+            ftruncate(&file, self.size_mb() * MIB)?;
             fsync(&file)?;
         }
         let sector_bytes = Format::Xfs.sector_bytes(&file)?;
@@ -154,6 +170,12 @@ impl Pool {
         }
         Ok(mount)
     }
+}
+
+/// Returns the size of a pool for this much content.
+fn size_mb(contents_mb: u64) -> u32 {
+    let size_mb = contents_mb.saturating_add((contents_mb / RECORDS_PART).max(RECORDS_MB));
+    crate::number::fit(size_mb.min(SIZE_MB_MAX))
 }
 
 fn root(mount: &OwnedFd) -> PathBuf {
@@ -206,4 +228,27 @@ pub(crate) fn name(file: &OwnedFd, path: &Path) -> io::Result<()> {
     let from = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
     files::sync_folder_of(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::statvfs;
+
+    #[test]
+    fn a_pool_grows_while_it_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = Pool::open(folder.path(), 100).unwrap();
+        // Elsewhere files are cloned in the folder itself, or not at all.
+        let Clones::Pool(root) = pool.clones() else { return };
+        let size_mb = || {
+            let disk = statvfs(&root).unwrap();
+            disk.f_blocks * disk.f_frsize / MIB
+        };
+        assert!(size_mb() < 100 + RECORDS_MB);
+        pool.grow(5_000).unwrap();
+        assert!(size_mb() > 5_000);
+        pool.grow(100).unwrap();
+        assert!(size_mb() > 5_000);
+    }
 }

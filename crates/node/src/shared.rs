@@ -15,6 +15,7 @@ use crate::snapshots::Snapshots;
 use crate::volumes::Volumes;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use types::World;
 
 /// What is needed to make an instance.
@@ -30,7 +31,7 @@ pub(crate) struct Shared {
     /// another privilege.
     pub(crate) open_files: u64,
     /// The size of each drive that is made, in MB.
-    pub(crate) drive_mb: u32,
+    pub(crate) drive_mb: AtomicU32,
 }
 
 /// The small stores that all instances write into.

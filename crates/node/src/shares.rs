@@ -10,7 +10,7 @@ use crate::capacity::Capacity;
 use crate::error::CreateError;
 use crate::owner::Owner;
 use crate::spec::Spec;
-use admission::{Permit, Pool, Refused};
+use admission::{Limits, Permit, Pool, Refused};
 
 /// `None` for instances of nodes that did not know owners.
 type Who = Option<Owner>;
@@ -54,6 +54,11 @@ impl Shares {
             disks: Pool::new("disks of limited size", capacity.disks),
             disk_mb: Pool::new("MB of disk", capacity.disk_mb),
         }
+    }
+
+    /// Notes how much disk there is by now.
+    pub(crate) fn raise_disk(&self, disk_mb: Limits) {
+        self.disk_mb.raise(disk_mb);
     }
 
     /// Returns what one instance can have if its owner has no other, in MB.

@@ -109,6 +109,13 @@ impl Volumes {
         Ok(volumes)
     }
 
+    /// Notes how much room there is by now.
+    pub(crate) fn raise(&self, room: Limits) -> io::Result<()> {
+        self.pool.grow(room.total)?;
+        self.room.raise(room);
+        Ok(())
+    }
+
     fn find(&self, folder: &Path, place: Place) -> io::Result<()> {
         for (owner, path) in images(folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(VolumeName::new);
@@ -422,5 +429,19 @@ mod tests {
         let grown = volumes.grow_by(&name, 32, grow);
         assert!(matches!(grown, Err(VolumeError::Missing(_))), "{grown:?}");
         assert_eq!(volumes.room().held(), 0);
+    }
+    #[test]
+    fn a_share_that_is_raised_has_room_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool::Pool::open(folder.path(), 1).unwrap();
+        let little = Limits { total: 1, share: 1 };
+        let volumes = Volumes::open(folder.path(), little, &pool).unwrap();
+        let (name, owner) = (VolumeName::new("one").unwrap(), Owner::new("somebody").unwrap());
+        let new = NewVolume { name, owner, size_mb: 8, from: None };
+        assert!(matches!(volumes.make(&new), Err(VolumeError::Refused(_))));
+        volumes.raise(Limits { total: 100, share: 50 }).unwrap();
+        volumes.make(&new).unwrap();
+        volumes.raise(little).unwrap();
+        assert_eq!(volumes.room().limits(), Limits { total: 100, share: 50 });
     }
 }

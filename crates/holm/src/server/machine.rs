@@ -21,6 +21,8 @@ use store::Store;
 use types::World;
 
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
+/// How soon a server that was started on a full disk uses the room that somebody makes.
+const LOOK_AT_DISK_EVERY: Duration = Duration::from_secs(60);
 const GUEST: &str = "holm-guest";
 const NAMESERVER_PORT: u16 = 53;
 
@@ -76,6 +78,7 @@ async fn open_around(
         world: world.clone(),
     });
     tokio::spawn(tidy(host.clone()));
+    tokio::spawn(look_at_disk(config.clone(), host.clone()));
     use_objects(config, store, host).await?;
     let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
@@ -217,6 +220,25 @@ async fn tidy(host: LocalMachine) {
         // Failures are logged where they happen.
         let _ = tokio::task::spawn_blocking(move || host.tidy()).await;
         tokio::time::sleep(TIDY_EVERY).await;
+    }
+}
+
+/// Regularly looks at how much disk there is to divide.
+async fn look_at_disk(config: Config, host: LocalMachine) {
+    let config = Arc::new(config);
+    loop {
+        tokio::time::sleep(LOOK_AT_DISK_EVERY).await;
+        let (config, host) = (Arc::clone(&config), host.clone());
+        let look = move || {
+            let pulled_mb = disk_mb(&config, config.images.disk_mb)?;
+            let pushed_mb = disk_mb(&config, config.registry.disk_mb)?;
+            let looked = host.look_at_disk(pulled_mb, pushed_mb);
+            looked.map_err(Error::io("divide the disk".to_owned()))
+        };
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(look).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "how much disk there is could not be seen");
+        }
     }
 }
 

@@ -6,12 +6,13 @@ use crate::error::{DriveError, VolumeError};
 use crate::owner::Owner;
 use crate::volumes::NewVolume;
 use rustix::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use types::instance::{DriveMount, InstanceName, VolumeName};
 
 impl Node {
     /// Makes a drive, unless it exists already. It is complete and on disk when this returns.
     pub fn make_drive(&self, name: &VolumeName, owner: &Owner) -> Result<(), VolumeError> {
-        let size_mb = self.shared.drive_mb;
+        let size_mb = self.shared.drive_mb.load(Ordering::Relaxed);
         let new = NewVolume { name: name.clone(), owner: owner.clone(), size_mb, from: None };
         self.volumes().make(&new)
     }

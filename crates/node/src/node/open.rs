@@ -32,6 +32,7 @@ use rustix::process::{Resource, getrlimit};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 use types::World;
 
@@ -70,7 +71,7 @@ impl Node {
         lift_file_limit();
         lift_terminal_limit(&settings.limits);
         let open_files = open_files_max(&settings);
-        let (filter, drive_mb) = (Filter::new(), capacity.drive_mb);
+        let (filter, drive_mb) = (Filter::new(), AtomicU32::new(capacity.drive_mb));
         let shared =
             Shared { settings, stores, groups, home, filter, null, boot, open_files, drive_mb };
         let tunnels = crate::tunnel::pool(&shared.settings.limits);
