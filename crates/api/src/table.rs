@@ -234,6 +234,9 @@ fn sandboxes_and_below(t: &mut Table) {
     t.add(PUT, schedule_path, "UpdateSandboxSchedule", "Replaces one schedule of a sandbox", words.update, resources::replace::<Schedule>);
     t.add(DELETE, schedule_path, "DeleteSandboxSchedule", "Removes one schedule of a sandbox", words.delete, resources::remove::<Schedule>);
     t.add(GET, "/sandboxes/{sandboxName}/schedule-executions", "ListSandboxScheduleExecutions", "Lists what schedules did, newest first", words.get, schedules::executions);
+    t.add(GET, "/schedules", "ListSchedules", "Lists the schedules of all sandboxes", words.get, schedules::list_all);
+    t.add(GET, "/schedules/metrics", "GetSandboxScheduleMetrics", "Says how often schedules started something", words.get, schedules::metrics);
+    t.add(GET, "/schedule-executions", "ListScheduleExecutions", "Lists what schedules of all sandboxes did, newest first", words.get, schedules::all_executions);
     let previews = Words::of::<Preview>("/sandboxes/{sandboxName}/previews/{previewName}", "SandboxPreview", "preview of a sandbox");
     t.reads::<Preview>(&Words { list: previews.get, ..previews });
     t.add(POST, previews.path, "CreateSandboxPreview", "Makes one preview of a sandbox", words.create, previews::create);

@@ -41,6 +41,7 @@ pub mod providers;
 pub mod query;
 pub mod registry;
 pub mod repositories;
+pub mod schedule_executions;
 mod settings;
 mod shared_secret;
 mod snapshot_base;

@@ -48,6 +48,25 @@ pub enum Sort {
     NameDesc,
 }
 
+/// The order of lists that are sorted by age only.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+pub enum AgeSort {
+    #[default]
+    #[serde(rename = "createdAt:desc")]
+    CreatedDesc,
+    #[serde(rename = "createdAt:asc")]
+    CreatedAsc,
+}
+
+impl From<AgeSort> for Sort {
+    fn from(sort: AgeSort) -> Self {
+        match sort {
+            AgeSort::CreatedDesc => Self::CreatedDesc,
+            AgeSort::CreatedAsc => Self::CreatedAsc,
+        }
+    }
+}
+
 impl From<Sort> for store::resources::Order {
     fn from(sort: Sort) -> Self {
         match sort {

@@ -1,8 +1,14 @@
 //! Firings of sandbox schedules, and their outcomes.
 
-use crate::{Error, Row, Tx, params};
+mod list;
+mod minutes;
+
+pub use list::{Of, Query, TOTAL_MAX, count, list};
+pub use minutes::{Counts, counts, trim};
+
+use crate::{Error, Tx, params};
 use types::Timestamp;
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 
 const TABLE: &str = "schedule_firings";
 
@@ -10,6 +16,8 @@ const TABLE: &str = "schedule_firings";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Firing {
     pub id: String,
+    /// Name of the sandbox.
+    pub sandbox: String,
     pub schedule: String,
     pub created_at: Timestamp,
     pub timeout_s: Option<i64>,
@@ -27,19 +35,39 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
+/// Whether a sandbox took the command of a firing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Submission {
+    Accepted,
+    Refused,
+}
+
+/// The statuses of a sandbox that took the command.
+const ACCEPTED: std::ops::RangeInclusive<i64> = 200..=399;
+
+impl Outcome {
+    pub fn submission(&self) -> Submission {
+        match ACCEPTED.contains(&self.status_code) {
+            true => Submission::Accepted,
+            false => Submission::Refused,
+        }
+    }
+}
+
 /// Records that a schedule is being fired, and deletes its oldest firings beyond `keep`.
 pub fn begin(
     tx: &mut Tx<'_>,
-    sandbox: &ResourceId,
+    (workspace, sandbox): (&WorkspaceId, &ResourceId),
     server: &str,
     firing: &Firing,
     keep: i64,
 ) -> Result<(), Error> {
     tx.execute(
-        "INSERT INTO schedule_firings (id, sandbox_id, schedule, server, created_at, timeout_s)
-         VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO schedule_firings (id, workspace_id, sandbox_id, schedule, server, created_at, timeout_s)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
         params![
             firing.id.as_str(),
+            workspace,
             sandbox,
             firing.schedule.as_str(),
             server,
@@ -47,6 +75,8 @@ pub fn begin(
             firing.timeout_s
         ],
     )?;
+    let begun = Counts { begun: 1, ..Counts::default() };
+    minutes::add(tx, workspace.as_str(), &firing.id, firing.created_at, begun)?;
     tx.execute(
         "DELETE FROM schedule_firings WHERE sandbox_id = $1 AND schedule = $2 AND id NOT IN (
              SELECT id FROM schedule_firings WHERE sandbox_id = $1 AND schedule = $2
@@ -58,6 +88,12 @@ pub fn begin(
 
 /// Records the outcome of a firing, which may have been deleted by now.
 pub fn end(tx: &mut Tx<'_>, id: &str, outcome: &Outcome) -> Result<(), Error> {
+    let open = tx.find(
+        TABLE,
+        "SELECT workspace_id, created_at FROM schedule_firings WHERE id = $1 AND executed_at IS NULL",
+        params![id],
+    )?;
+    let Some(open) = open else { return Ok(()) };
     tx.execute(
         "UPDATE schedule_firings SET executed_at = $2, process_name = $3, status_code = $4, error = $5 WHERE id = $1",
         params![
@@ -68,51 +104,22 @@ pub fn end(tx: &mut Tx<'_>, id: &str, outcome: &Outcome) -> Result<(), Error> {
             outcome.error.as_deref()
         ],
     )?;
-    Ok(())
+    let ended = Counts::of(outcome.submission());
+    minutes::add(tx, &open.text(0)?, id, open.time(1)?, ended)
 }
 
 /// Closes firings that a server left open when it was stopped.
-pub fn close(tx: &mut Tx<'_>, server: &str, now: Timestamp, error: &str) -> Result<u64, Error> {
-    tx.execute(
-        "UPDATE schedule_firings SET executed_at = $2, status_code = 0, error = $3
-         WHERE server = $1 AND executed_at IS NULL",
-        params![server, now, error],
-    )
-}
-
-/// Lists up to `limit` firings of a sandbox that follow a position, newest first.
-pub fn list(
-    tx: &mut Tx<'_>,
-    sandbox: &ResourceId,
-    after: Option<(Timestamp, &str)>,
-    limit: i64,
-) -> Result<Vec<Firing>, Error> {
-    let (time, id) = after.map_or((i64::MAX, ""), |(time, id)| (time.ms(), id));
-    let rows = tx.query(
+pub fn close(tx: &mut Tx<'_>, server: &str, now: Timestamp, error: &str) -> Result<(), Error> {
+    let open = tx.query(
         TABLE,
-        "SELECT id, schedule, created_at, timeout_s, executed_at, process_name, status_code, error
-         FROM schedule_firings WHERE sandbox_id = $1 AND (created_at < $2 OR (created_at = $2 AND id < $3))
-         ORDER BY created_at DESC, id DESC LIMIT $4",
-        params![sandbox, time, id, limit],
+        "SELECT id FROM schedule_firings WHERE server = $1 AND executed_at IS NULL",
+        params![server],
     )?;
-    rows.iter().map(read).collect()
-}
-
-pub fn count(tx: &mut Tx<'_>, sandbox: &ResourceId) -> Result<i64, Error> {
-    let sql = "SELECT COUNT(*) FROM schedule_firings WHERE sandbox_id = $1";
-    tx.find(TABLE, sql, params![sandbox])?.map_or(Ok(0), |row| row.int(0))
-}
-
-fn read(row: &Row) -> Result<Firing, Error> {
-    let outcome = match row.opt_time(4)? {
-        None => None,
-        Some(executed_at) => Some(Outcome {
-            executed_at,
-            process_name: row.opt_text(5)?,
-            status_code: row.opt_int(6)?.unwrap_or(0),
-            error: row.opt_text(7)?,
-        }),
+    let outcome = Outcome {
+        executed_at: now,
+        process_name: None,
+        status_code: 0,
+        error: Some(error.to_owned()),
     };
-    let (id, schedule) = (row.text(0)?, row.text(1)?);
-    Ok(Firing { id, schedule, created_at: row.time(2)?, timeout_s: row.opt_int(3)?, outcome })
+    open.iter().try_for_each(|row| end(tx, &row.text(0)?, &outcome))
 }

@@ -94,6 +94,11 @@ const ALL: &[Migration] = &[
         name: "image offers",
         sql: include_str!("../migrations/0026_image_offers.sql"),
     },
+    Migration {
+        number: 27,
+        name: "schedules",
+        sql: include_str!("../migrations/0027_schedules.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

@@ -1,6 +1,6 @@
 //! Removal of old rows, so that the database does not grow forever.
 
-use crate::{Error, Store, Tx, budgets, builds, deliveries, feed, idempotency, models};
+use crate::{Error, Store, Tx, budgets, builds, deliveries, feed, firings, idempotency, models};
 use std::ops::AddAssign;
 use types::Timestamp;
 
@@ -20,6 +20,8 @@ const LIMITS_KEPT_MS: i64 = 2 * 24 * 3_600_000;
 /// How long usage of models is kept, like budgets. A server that was away for longer starts from
 /// scratch.
 const MODEL_USAGE_KEPT_MS: i64 = 400 * 24 * 3_600_000;
+/// How long the counts of schedules are kept; they are shown for a week.
+const SCHEDULE_COUNTS_KEPT_MS: i64 = 8 * 24 * 3_600_000;
 /// Most rows that one transaction deletes from each table.
 const BATCH: i64 = 1000;
 
@@ -33,6 +35,7 @@ pub struct Tidied {
     pub builds: u64,
     pub model_limits: u64,
     pub model_usage: u64,
+    pub schedule_counts: u64,
 }
 
 impl AddAssign for Tidied {
@@ -44,6 +47,7 @@ impl AddAssign for Tidied {
         self.builds += more.builds;
         self.model_limits += more.model_limits;
         self.model_usage += more.model_usage;
+        self.schedule_counts += more.schedule_counts;
     }
 }
 
@@ -72,5 +76,6 @@ fn forget_some(tx: &mut Tx<'_>, now: Timestamp) -> Result<Tidied, Error> {
         builds: builds::trim(tx, now.plus_ms(-BUILDS_KEPT_MS), BATCH)?,
         model_limits: models::trim_limits(tx, now.plus_ms(-LIMITS_KEPT_MS), BATCH)?,
         model_usage: models::trim_usage(tx, now.plus_ms(-MODEL_USAGE_KEPT_MS), BATCH)?,
+        schedule_counts: firings::trim(tx, now.plus_ms(-SCHEDULE_COUNTS_KEPT_MS), BATCH)?,
     })
 }

@@ -1,6 +1,6 @@
 //! Query parameters shared by many operations.
 
-pub(crate) use control::query::{Flag, ListQuery, SMALL_PAGE, Sort};
+pub(crate) use control::query::{AgeSort, Flag, ListQuery, Sort};
 
 use schemars::JsonSchema;
 use serde::Deserialize;

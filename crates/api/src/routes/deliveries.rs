@@ -2,11 +2,12 @@
 
 use crate::http::call::Call;
 use crate::http::error::Error;
-use crate::http::query::{ListQuery, SMALL_PAGE};
+use crate::http::query::ListQuery;
 use crate::http::reply::Reply;
 use auth::Member;
 use control::engine::{Held, Page};
 use control::pager::{Pager, TimePosition};
+use control::query::SMALL_PAGE;
 use store::Tx;
 use store::deliveries;
 use types::Kind;

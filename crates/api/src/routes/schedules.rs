@@ -1,21 +1,26 @@
-//! Schedules of sandboxes, and the history of their executions.
+//! Schedules of one sandbox and of all, and the history of their executions.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
-use crate::http::query::{ListQuery, SMALL_PAGE, Sort};
+use crate::http::malformed::Malformed;
+use crate::http::query::{AgeSort, ListQuery, Sort};
 use crate::http::reply::Reply;
 use auth::Member;
-use control::Context;
-use control::engine::{self, Held, Listing, Page};
-use control::kinds::schedule;
-use control::pager::{self, Pager, TimePosition};
+use control::engine::{self, Among, Listing, Page};
+use control::schedule_executions::{self as executions, Asked};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
-use store::firings::{self, Firing};
-use types::kinds::schedule::ScheduleType;
-use types::kinds::{Sandbox, Schedule};
-use types::wire::SandboxScheduleExecution;
+use types::Timestamp;
+use types::kinds::Schedule;
+use types::wire::{
+    SandboxScheduleExecution, SandboxScheduleExecutionStatus, SandboxScheduleMetrics,
+};
+
+const MINUTE_MS: i64 = 60_000;
+const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
+/// How far back metrics go, and how long their window may be.
+const METRICS_DAYS_MAX: i64 = 7;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -26,6 +31,18 @@ pub(crate) enum TypeFilter {
     #[serde(other)]
     #[schemars(skip)]
     Any,
+}
+
+impl TypeFilter {
+    /// Returns what occurs in the stored schedules of this type and in no others: in texts that
+    /// users write, quotes are escaped, and no other member is named `type`.
+    fn wish(self) -> Option<&'static str> {
+        match self {
+            Self::Cron => Some(r#""type":"cron""#),
+            Self::At => Some(r#""type":"at""#),
+            Self::Any => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -45,98 +62,154 @@ pub(crate) struct ScheduleQuery {
     pub kind: Option<TypeFilter>,
 }
 
-impl ScheduleQuery {
-    fn common(&self) -> ListQuery {
-        let (cursor, q) = (self.cursor.clone(), self.q.clone());
-        ListQuery { limit: self.limit, cursor, sort: self.sort, q, ..ListQuery::default() }
-    }
-
-    fn takes(&self, schedule: &Schedule) -> bool {
-        match self.kind {
-            None | Some(TypeFilter::Any) => true,
-            Some(TypeFilter::Cron) => schedule.kind == Some(ScheduleType::Cron),
-            Some(TypeFilter::At) => schedule.kind == Some(ScheduleType::At),
-        }
-    }
-}
-
 pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Schedule>, Error> {
-    let (context, parents, query, version) =
-        (call.context(), call.path.all(), call.query.clone(), call.version);
-    let work = move |tx: &mut Tx<'_>| match query.kind {
-        None | Some(TypeFilter::Any) => {
-            engine::list(&context, tx, &parents, &query.common(), version)
-        }
-        Some(_) => {
-            // A sandbox has few schedules, so all are read and filtered by type here.
-            let whole =
-                ListQuery { limit: Some(schedule::SCHEDULES_MAX), cursor: None, ..query.common() };
-            let mut all = match engine::list::<Schedule>(&context, tx, &parents, &whole, version)? {
-                Listing::Bare(all) => all,
-                Listing::Page(page) => page.data,
-            };
-            all.retain(|schedule| query.takes(schedule));
-            if version.has_pages() {
-                cut(&context, &parents, all, &query).map(Listing::Page)
-            } else {
-                Ok(Listing::Bare(all))
-            }
-        }
+    let (context, parents, version) = (call.context(), call.path.all(), call.version);
+    let ScheduleQuery { limit, cursor, sort, q, kind } = call.query.clone();
+    let asked = ListQuery { limit, cursor, sort, q, ..ListQuery::default() };
+    let wish = kind.and_then(TypeFilter::wish);
+    let among = Among { parents: Some(parents.clone()), wish };
+    let work = move |tx: &mut Tx<'_>| {
+        engine::require_parent::<Schedule>(&context, tx, &parents)?;
+        engine::list_among(&context, tx, &among, &asked, version)
     };
     Ok(call.app.store.read(work).await?)
 }
 
-/// Returns the requested page of all matches. Its cursor counts matches.
-fn cut(
-    context: &Context,
-    parents: &[String],
-    all: Vec<Schedule>,
-    query: &ScheduleQuery,
-) -> Result<Page<Schedule>, control::Error> {
-    let (workspace, sandbox) = (&context.member.workspace, parents.join("/"));
-    let list =
-        format!("{workspace}/schedules/{sandbox}?{:?}&{:?}&{:?}", query.kind, query.sort, query.q);
-    let pager = Pager::new(context, list);
-    let start: usize = pager.after(query.cursor.as_deref())?.unwrap_or(0);
-    let size = pager::size(query.common().size(SMALL_PAGE)?);
-    let next = Some(start.saturating_add(size)).filter(|next| *next < all.len());
-    let meta = pager.meta(next, all.len() as i64);
-    Ok(Page { data: all.into_iter().skip(start).take(size).collect(), meta })
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub(crate) struct WorkspaceScheduleQuery {
+    /// Number of items per page.
+    #[schemars(range(min = 1))]
+    pub limit: Option<i64>,
+    /// Where to continue: `meta.nextCursor` of the previous page.
+    pub cursor: Option<String>,
+    #[serde(default)]
+    pub sort: AgeSort,
+    /// Text that the id must contain.
+    #[schemars(length(max = 200))]
+    pub q: Option<String>,
+    /// Only schedules of the sandbox with this name.
+    pub sandbox: Option<String>,
+    /// Only schedules of this type.
+    #[serde(rename = "type")]
+    pub kind: Option<TypeFilter>,
 }
 
-/// Lists the executions of schedules, newest first.
+/// Lists the schedules of all sandboxes.
+pub(crate) async fn list_all(
+    call: Call<Member, WorkspaceScheduleQuery>,
+) -> Result<Listing<Schedule>, Error> {
+    let (context, version) = (call.context(), call.version);
+    let WorkspaceScheduleQuery { limit, cursor, sort, q, sandbox, kind } = call.query.clone();
+    let asked = ListQuery { limit, cursor, sort: sort.into(), q, ..ListQuery::default() };
+    let wish = kind.and_then(TypeFilter::wish);
+    let among = Among { parents: given(sandbox).map(|name| vec![name]), wish };
+    let work = move |tx: &mut Tx<'_>| engine::list_among(&context, tx, &among, &asked, version);
+    Ok(call.app.store.read(work).await?)
+}
+
+/// Lists the executions of the schedules of one sandbox, newest first.
 pub(crate) async fn executions(
     call: Call<Member, ListQuery>,
 ) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
-    let size = call.query.size(SMALL_PAGE)?;
-    let (context, name, cursor) =
-        (call.context(), call.path.name().to_owned(), call.query.cursor.clone());
-    let work = move |tx: &mut Tx<'_>| {
-        let sandbox = Held::<Sandbox>::get(&context, tx, &[], &name)?.row.id;
-        let list = format!("{}/schedule-executions/{sandbox}", context.member.workspace);
-        let pager = Pager::new(&context, list);
-        let after: Option<TimePosition> = pager.after(cursor.as_deref())?;
-        let after = after.as_ref().map(|after| (after.at, after.id.as_str()));
-        // One more than requested, to know whether there is another page.
-        let found = firings::list(tx, &sandbox, after, size + 1)?;
-        let total = firings::count(tx, &sandbox)?;
-        let at = |one: &Firing| TimePosition { at: one.created_at, id: one.id.clone() };
-        let Page { data, meta } = pager.page(found, size, total, at);
-        Ok::<_, control::Error>(Page { data: data.into_iter().map(execution).collect(), meta })
-    };
+    let (context, name, asked) = (call.context(), call.path.name().to_owned(), call.query.clone());
+    let work = move |tx: &mut Tx<'_>| executions::of_sandbox(&context, tx, &name, &asked);
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-fn execution(firing: Firing) -> SandboxScheduleExecution {
-    let outcome = firing.outcome;
-    SandboxScheduleExecution {
-        created_at: Some(firing.created_at),
-        id: Some(firing.id),
-        schedule_id: Some(firing.schedule),
-        timeout: firing.timeout_s,
-        executed_at: outcome.as_ref().map(|outcome| outcome.executed_at),
-        process_name: outcome.as_ref().and_then(|outcome| outcome.process_name.clone()),
-        status_code: outcome.as_ref().map(|outcome| outcome.status_code),
-        error: outcome.and_then(|outcome| outcome.error),
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub(crate) struct ExecutionQuery {
+    /// Number of items per page.
+    #[schemars(range(min = 1))]
+    pub limit: Option<i64>,
+    /// Where to continue: `meta.nextCursor` of the previous page.
+    pub cursor: Option<String>,
+    #[serde(default)]
+    pub sort: AgeSort,
+    /// Text that the id of the schedule or the name of the process must contain.
+    #[schemars(length(max = 200))]
+    pub q: Option<String>,
+    /// Only executions whose command the sandbox took, or did not take.
+    pub status: Option<SandboxScheduleExecutionStatus>,
+    /// Only executions in the sandbox with this name.
+    pub sandbox: Option<String>,
+    /// Only executions of schedules with this id.
+    pub schedule: Option<String>,
+    /// Earliest time of creation.
+    pub since: Option<String>,
+    /// Latest time of creation.
+    pub until: Option<String>,
+}
+
+/// Lists the executions of the schedules of all sandboxes.
+pub(crate) async fn all_executions(
+    call: Call<Member, ExecutionQuery>,
+) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
+    let (context, query) = (call.context(), call.query.clone());
+    let (limit, cursor, q) = (query.limit, query.cursor, query.q);
+    let asked = Asked {
+        list: ListQuery { limit, cursor, q, ..ListQuery::default() },
+        sort: query.sort,
+        status: query.status,
+        sandbox: given(query.sandbox),
+        schedule: given(query.schedule),
+        since: time("since", query.since.as_deref())?,
+        until: time("until", query.until.as_deref())?,
+    };
+    let work = move |tx: &mut Tx<'_>| executions::of_workspace(&context, tx, &asked);
+    Ok(Reply::of(&call.app.store.read(work).await?))
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub(crate) struct MetricsQuery {
+    /// Start of the window, inclusive: a time in the last 7 days, of which the minute counts.
+    /// Default: a day before `until`.
+    pub since: Option<String>,
+    /// End of the window, exclusive. Default: the minute that goes on now.
+    pub until: Option<String>,
+}
+
+impl MetricsQuery {
+    fn window(&self, now: Timestamp) -> Result<(Timestamp, Timestamp), Error> {
+        let minute = |time: Timestamp| time.plus_ms(-time.ms().rem_euclid(MINUTE_MS));
+        let until = minute(time("until", self.until.as_deref())?.unwrap_or(now));
+        let since = time("since", self.since.as_deref())?;
+        let since = since.map_or_else(|| until.plus_ms(-DAY_MS), minute);
+        let longest = METRICS_DAYS_MAX * DAY_MS;
+        let why = if since < minute(now).plus_ms(-longest) {
+            "must be within the last 7 days"
+        } else if since >= until {
+            "must be at least a minute before `until`"
+        } else if until.since(since) > longest {
+            "must be at most 7 days before `until`"
+        } else {
+            return Ok((since, until));
+        };
+        Err(Malformed::Query { name: "since".to_owned(), why: why.to_owned() }.into())
+    }
+}
+
+/// Says how often the schedules of all sandboxes started something.
+pub(crate) async fn metrics(
+    call: Call<Member, MetricsQuery>,
+) -> Result<Reply<SandboxScheduleMetrics>, Error> {
+    let (since, until) = call.query.window(call.app.world.now())?;
+    let context = call.context();
+    let work = move |tx: &mut Tx<'_>| executions::metrics(&context, tx, since, until);
+    Ok(Reply::of(&call.app.store.read(work).await?))
+}
+
+/// Returns a value that is present; clients also send empty values.
+fn given(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    match text.parse::<Timestamp>() {
+        Ok(time) => Ok(Some(time)),
+        Err(error) => {
+            let (name, why) = (name.to_owned(), error.to_string());
+            Err(Malformed::Query { name, why }.into())
+        }
     }
 }

@@ -24,6 +24,21 @@ pub enum Listing<K> {
     Page(Page<K>),
 }
 
+/// The objects of a kind that a list is about, whatever its caller asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Among {
+    /// Names of the enclosing objects, which need not exist; `None` for any.
+    pub parents: Option<Vec<String>>,
+    /// Text that occurs in the stored wish. `_` and `%` in it act as wildcards.
+    pub wish: Option<&'static str>,
+}
+
+impl Among {
+    fn below(parents: &[String]) -> Self {
+        Self { parents: Some(parents.to_vec()), wish: None }
+    }
+}
+
 /// Answers a list request.
 pub fn list<K: Managed>(
     context: &Context,
@@ -33,16 +48,27 @@ pub fn list<K: Managed>(
     version: ApiVersion,
 ) -> Result<Listing<K>, Error> {
     require_parent::<K>(context, tx, parents)?;
+    list_among(context, tx, &Among::below(parents), asked, version)
+}
+
+/// Answers a list request that is not about all objects of one enclosing object.
+pub fn list_among<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    among: &Among,
+    asked: &ListQuery,
+    version: ApiVersion,
+) -> Result<Listing<K>, Error> {
     match K::PAGING {
         Paging::Pages(size) if version.has_pages() => {
-            page(context, tx, parents, asked, size).map(Listing::Page)
+            page(context, tx, among, asked, size).map(Listing::Page)
         }
         Paging::Pages(size) => {
             // A bad page size is refused here too, although versions without pages do not use it.
             asked.size(size)?;
-            bare(context, tx, parents, asked).map(Listing::Bare)
+            bare(context, tx, among, asked).map(Listing::Bare)
         }
-        Paging::Bare => bare(context, tx, parents, asked).map(Listing::Bare),
+        Paging::Bare => bare(context, tx, among, asked).map(Listing::Bare),
     }
 }
 
@@ -53,7 +79,7 @@ pub fn list_all<K: Managed>(
     parents: &[String],
 ) -> Result<Vec<K>, Error> {
     require_parent::<K>(context, tx, parents)?;
-    bare(context, tx, parents, &ListQuery::default())
+    bare(context, tx, &Among::below(parents), &ListQuery::default())
 }
 
 /// Lists all objects of a kind in the workspace under any parent. Refuses if there are more than
@@ -90,7 +116,8 @@ pub(crate) fn for_each<K: Managed>(
     }
 }
 
-fn require_parent<K: Managed>(
+/// Refuses unless the enclosing object exists.
+pub fn require_parent<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
     parents: &[String],
@@ -106,25 +133,27 @@ fn require_parent<K: Managed>(
 
 /// What a list request selects, with its texts owned.
 struct Selection {
-    parent: String,
+    parent: Option<String>,
     statuses: Vec<Status>,
     /// No object can have one of the statuses asked for, so the list is empty.
     impossible: bool,
     hidden: &'static [Status],
     external_id: Option<String>,
     text: Option<String>,
+    wish: Option<&'static str>,
 }
 
 impl Selection {
-    fn new<K: Managed>(parents: &[String], asked: &ListQuery) -> Result<Self, Error> {
+    fn new<K: Managed>(among: &Among, asked: &ListQuery) -> Result<Self, Error> {
         let statuses = asked.statuses()?;
         Ok(Self {
-            parent: parents.join("/"),
+            parent: among.parents.as_ref().map(|parents| parents.join("/")),
             impossible: statuses.as_ref().is_some_and(Vec::is_empty),
             statuses: statuses.unwrap_or_default(),
             hidden: K::hidden(asked),
             external_id: asked.external_id()?,
             text: asked.text()?,
+            wish: among.wish,
         })
     }
 
@@ -138,11 +167,12 @@ impl Selection {
         Query {
             workspace: &context.member.workspace,
             kind,
-            parent: Some(&self.parent),
+            parent: self.parent.as_deref(),
             statuses: &self.statuses,
             hidden_statuses: self.hidden,
             external_id: self.external_id.as_deref(),
             text: self.text.as_deref(),
+            wish: self.wish,
             order: asked.sort.into(),
             after: None,
             limit,
@@ -154,11 +184,11 @@ impl Selection {
 fn bare<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
-    parents: &[String],
+    among: &Among,
     asked: &ListQuery,
 ) -> Result<Vec<K>, Error> {
     let limit = context.control.settings.bare_list_max;
-    let selection = Selection::new::<K>(parents, asked)?;
+    let selection = Selection::new::<K>(among, asked)?;
     if selection.impossible {
         return Ok(Vec::new());
     }
@@ -187,12 +217,12 @@ fn item<K: Managed>(
 fn page<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
-    parents: &[String],
+    among: &Among,
     asked: &ListQuery,
     size: PageSize,
 ) -> Result<Page<K>, Error> {
     let limit = asked.size(size)?;
-    let selection = Selection::new::<K>(parents, asked)?;
+    let selection = Selection::new::<K>(among, asked)?;
     if selection.impossible {
         return Ok(Page { data: Vec::new(), meta: PaginationMeta::default() });
     }
@@ -213,11 +243,13 @@ fn page<K: Managed>(
 
 /// The name of a list with its filters, to which cursors are bound.
 fn list_name<K: Managed>(context: &Context, selection: &Selection, asked: &ListQuery) -> String {
+    // No object is named `*`.
+    let parent = selection.parent.as_deref().unwrap_or("*");
+    let wish = selection.wish.map(|wish| format!("&{wish:?}")).unwrap_or_default();
     format!(
-        "{}/{}/{}?{:?}&{:?}&{:?}&{:?}&{:?}",
+        "{}/{}/{parent}?{:?}&{:?}&{:?}&{:?}&{:?}{wish}",
         context.member.workspace,
         K::NAME,
-        selection.parent,
         asked.sort,
         selection.text,
         selection.statuses,

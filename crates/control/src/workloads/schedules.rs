@@ -110,6 +110,7 @@ fn begin(
     let workspace = held.row.workspace.clone();
     let firing = Firing {
         id: format!("exec_{}", control.world.random_text(20)),
+        sandbox: sandbox.row.name.clone(),
         schedule: held.row.name.clone(),
         created_at: now,
         timeout_s: input.timeout,
@@ -117,7 +118,7 @@ fn begin(
     };
     firings::begin(
         tx,
-        &sandbox.row.id,
+        (&workspace, &sandbox.row.id),
         server,
         &firing,
         held.wish.max_executions.unwrap_or(i64::MAX),

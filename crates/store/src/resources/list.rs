@@ -27,7 +27,8 @@ pub enum Order {
 pub struct Query<'a> {
     pub workspace: &'a WorkspaceId,
     pub kind: KindName,
-    /// Path of the enclosing objects; `None` for any. Lists at any path are sorted in memory.
+    /// Path of the enclosing objects; `None` for any. Lists at any path are sorted in memory, except
+    /// for those of schedules by age.
     pub parent: Option<&'a str>,
     /// Statuses to list; empty for all.
     pub statuses: &'a [Status],
@@ -35,6 +36,8 @@ pub struct Query<'a> {
     pub external_id: Option<&'a str>,
     /// Text to find anywhere in the search text.
     pub text: Option<&'a str>,
+    /// Text to find in the stored wish. `_` and `%` in it act as wildcards.
+    pub wish: Option<&'a str>,
     pub order: Order,
     /// Position after which to continue in this order.
     pub after: Option<Position>,
@@ -54,6 +57,7 @@ impl<'a> Query<'a> {
             hidden_statuses: &[],
             external_id: None,
             text: None,
+            wish: None,
             order: Order::CreatedDesc,
             after: None,
             limit: i64::MAX,
@@ -134,7 +138,8 @@ pub fn list(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<Vec<Stored>, Error> {
 /// Returns the number of objects on all pages of a list.
 pub fn total(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<i64, Error> {
     let whole_kind = query.parent.is_none_or(str::is_empty);
-    if whole_kind && query.external_id.is_none() && query.text.is_none() {
+    let filtered = query.external_id.or(query.text).or(query.wish).is_some();
+    if whole_kind && !filtered {
         let counts = counts::by_status(tx, query.workspace, query.kind)?;
         return Ok(counts
             .into_iter()
@@ -163,13 +168,16 @@ struct Statement {
 impl Statement {
     /// Builds the conditions of a query without its page; `None` if it cannot find anything.
     fn new(query: &Query<'_>) -> Option<Self> {
-        let mut statement = Self {
-            conditions: "workspace_id = $1 AND kind = $2".into(),
-            params: Vec::with_capacity(8),
-        };
-        statement.params.extend([query.workspace.into(), query.kind.name().into()]);
-        if let Some(parent) = query.parent {
-            statement.and("parent = ", parent);
+        let mut statement =
+            Self { conditions: "workspace_id = $1".into(), params: Vec::with_capacity(8) };
+        statement.params.push(query.workspace.into());
+        match query.parent {
+            Some(parent) => {
+                statement.and("kind = ", query.kind.name());
+                statement.and("parent = ", parent);
+            }
+            // Written out, because otherwise the index of schedules would not be used.
+            None => statement.conditions.push_str(&format!(" AND kind = '{}'", query.kind.name())),
         }
         if let Some(external_id) = query.external_id {
             statement.and("external_id = ", external_id);
@@ -182,6 +190,9 @@ impl Statement {
             }
             statement.and("search LIKE ", containing(text));
             statement.conditions.push_str(r" ESCAPE '\'");
+        }
+        if let Some(wish) = query.wish {
+            statement.and("wish LIKE ", format!("%{wish}%"));
         }
         Some(statement)
     }

@@ -26,6 +26,9 @@ pub struct Schedule {
     pub value: Option<String>,
     #[serde(skip_deserializing)]
     pub created_at: Option<Timestamp>,
+    /// Name of the sandbox that it belongs to.
+    #[serde(skip_deserializing)]
+    pub sandbox: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -120,6 +123,7 @@ impl Kind for Schedule {
 
     fn show(&mut self, stamp: &Stamp, _state: &Option<Timestamp>, _now: Timestamp) {
         self.created_at = Some(stamp.created_at);
+        self.sandbox = stamp.parents.last().cloned();
     }
 }
 

@@ -65,7 +65,8 @@ pub use model_usage::{
 pub use requests::{RequestAnswer, RequestCounts, WorkloadRequests};
 pub use sandbox::{
     ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse, SandboxRestoreResponse,
-    SandboxScheduleExecution, SandboxSnapshotRequest,
+    SandboxScheduleExecution, SandboxScheduleExecutionStatus,
+    SandboxScheduleExecutionStatusMetrics, SandboxScheduleMetrics, SandboxSnapshotRequest,
 };
 pub use workspace::{
     GroupWorkspaceMapping, Workspace, WorkspaceAvailability, WorkspaceHipaaInfo,

@@ -118,10 +118,47 @@ pub struct SandboxScheduleExecution {
     pub executed_at: Option<Timestamp>,
     pub id: Option<String>,
     pub process_name: Option<String>,
+    /// Name of the sandbox whose schedule it is.
+    #[schemars(extend("readOnly" = true))]
+    pub sandbox: Option<String>,
     pub schedule_id: Option<String>,
+    /// Whether the sandbox took the command; missing as long as that is not known. It does not say
+    /// how the command ended.
+    pub status: Option<SandboxScheduleExecutionStatus>,
     /// HTTP status with which the sandbox answered; 0 if it was not reached.
     pub status_code: Option<i64>,
     pub timeout: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxScheduleExecutionStatus {
+    Succeeded,
+    Failed,
+}
+
+/// How often the schedules of all sandboxes started something, in whole minutes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxScheduleMetrics {
+    pub executions: i64,
+    pub executions_by_status: SandboxScheduleExecutionStatusMetrics,
+    /// Sandboxes of the workspace now, without terminated ones.
+    pub sandboxes: i64,
+    /// Schedules of all sandboxes now.
+    pub schedules: i64,
+    /// Start of the window, inclusive.
+    pub since: Timestamp,
+    /// End of the window, exclusive.
+    pub until: Timestamp,
+}
+
+/// An execution counts here once the sandbox has answered or was not reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxScheduleExecutionStatusMetrics {
+    pub succeeded: i64,
+    pub failed: i64,
 }
 
 /// Error body of sandbox creation: the common members, and some of its own.
