@@ -321,6 +321,7 @@ fn images_and_shares(t: &mut Table) {
     t.add(POST, "/images", "CreateImage", "Builds or registers an image without deploying it", &[S::Images(Create)], images::create);
     t.add(DELETE, "/images", "CleanupImages", "Removes the images that nothing uses", &[S::Images(Delete)], images::clean_up);
     t.add(GET, "/images/{resourceType}/{imageName}", "GetImage", "Reads one repository", &[S::Images(Get)], images::get);
+    t.add(GET, "/images/{resourceType}/{imageName}/tags", "ListImageTags", "Lists the tags of a repository", &[S::Images(Get)], images::tags);
     t.add(DELETE, "/images/{resourceType}/{imageName}", "DeleteImage", "Removes one repository, or one tag of it", &[S::Images(Delete)], images::remove);
     t.add(DELETE, "/images/{resourceType}/{imageName}/tags/{tagName}", "DeleteImageTag", "Removes one tag", &[S::Images(Delete)], images::remove_tag);
     t.add(GET, "/images/{resourceType}/{imageName}/share", "ListImageShares", "Lists the workspaces that share an image", &[S::Images(Get)], image_shares::list);

@@ -4,6 +4,7 @@ use crate::error::{Error, Unfit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use types::parts::Status;
 
 /// A boolean parameter. Published clients write `true`, `True` or `1`.
@@ -56,6 +57,25 @@ pub enum AgeSort {
     CreatedDesc,
     #[serde(rename = "createdAt:asc")]
     CreatedAsc,
+}
+
+/// The order of lists that are sorted by name only.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+pub enum NameSort {
+    #[default]
+    #[serde(rename = "name:asc")]
+    Ascending,
+    #[serde(rename = "name:desc")]
+    Descending,
+}
+
+impl NameSort {
+    pub fn compare(self, one: &str, other: &str) -> Ordering {
+        match self {
+            Self::Ascending => one.cmp(other),
+            Self::Descending => other.cmp(one),
+        }
+    }
 }
 
 impl From<AgeSort> for Sort {

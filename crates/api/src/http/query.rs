@@ -1,6 +1,6 @@
 //! Query parameters shared by many operations.
 
-pub(crate) use control::query::{AgeSort, Flag, ListQuery, Sort};
+pub(crate) use control::query::{AgeSort, Flag, ListQuery, NameSort, Sort};
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -3,18 +3,19 @@
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;
 use crate::http::malformed::Malformed;
-use crate::http::query::{Flag, NoQuery};
+use crate::http::query::{Flag, ListQuery, NameSort, NoQuery};
 use crate::http::reply::Reply;
 use crate::routes::uploads;
 use auth::Member;
 use control::builds;
-use control::engine::{self, Held, Secrets};
+use control::engine::{self, Held, Page, Secrets};
 use control::kinds::image;
 use control::repositories;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use types::kinds::Image;
+use types::kinds::image::ImageTag;
 use types::own_image::OwnRepository;
 use types::wire::{CleanedImages, CreateImageAnswer, CreateImageRequest};
 
@@ -60,6 +61,44 @@ pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {
         engine::get::<Image>(&context, tx, &parents, &name, &Secrets::Masked)
     };
     Ok(call.app.store.read(work).await?.into())
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TagsQuery {
+    /// Tags of a page, at most 200: more counts as 200.
+    #[schemars(range(min = 1))]
+    pub limit: Option<i64>,
+    /// Where to continue: `meta.nextCursor` of the previous page.
+    pub cursor: Option<String>,
+    #[serde(default)]
+    pub sort: NameSort,
+    /// How the names begin, ignoring case.
+    #[schemars(length(max = 200))]
+    pub q: Option<String>,
+    /// The exact name.
+    #[schemars(length(max = 200))]
+    pub name: Option<String>,
+    /// The workspace that the repository came from, if it is shared by another one.
+    pub source_workspace: Option<String>,
+}
+
+/// Lists the tags of a repository, by name.
+pub(crate) async fn tags(call: Call<Member, TagsQuery>) -> Result<Reply<Page<ImageTag>>, Error> {
+    let (context, parents, name) =
+        (call.context(), call.path.parents(), call.path.name().to_owned());
+    let TagsQuery { limit, cursor, sort, q, name: exact, source_workspace } = call.query.clone();
+    // Clients send empty values for none.
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let asked = image::TagQuery {
+        list: ListQuery { limit, cursor, ..ListQuery::default() },
+        sort,
+        prefix: given(q),
+        name: given(exact),
+        source_workspace: given(source_workspace),
+    };
+    let work = move |tx: &mut Tx<'_>| image::tags(&context, tx, &parents, &name, &asked);
+    Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
 /// Removes a repository, or one tag: the command line writes the name as `name:tag`.

@@ -151,7 +151,8 @@ async fn no_answer_carries_a_byte_of_somebody_elses() {
 /// Every parameter by which a caller may reach for more than is theirs.
 const QUERY: &str = "?workspace=honest-home&show_secrets=true&showTerminated=true&limit=100&q=honest&externalId=honest-thing\
     &groupBy=resource_name&resourceName=honest-thing&startTime=2026-04-01T00:00:00Z&endTime=2026-05-01T00:00:00Z\
-    &workloadIds=honest-thing&resourceType=sandbox&direction=incoming&sandbox=honest-thing&schedule=honest-thing";
+    &workloadIds=honest-thing&resourceType=sandbox&direction=incoming&sandbox=honest-thing&schedule=honest-thing\
+    &sourceWorkspace=honest-home";
 
 #[tokio::test]
 async fn a_workspace_of_somebody_elses_is_as_one_that_is_not_there() {

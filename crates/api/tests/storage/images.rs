@@ -37,6 +37,14 @@ impl Cloud {
         };
         self.store.write(work).await.unwrap();
     }
+
+    /// Gives an image these tags, in this order.
+    async fn tag(&self, name: &'static str, tags: &[&str]) {
+        let now = "2026-04-16T00:00:00Z";
+        let tag = |tag: &&str| json!({"name": tag, "size": 7, "createdAt": now, "updatedAt": now});
+        let tags: Vec<Value> = tags.iter().map(tag).collect();
+        self.tell(KindName::Image, "agent", name, json!({"tags": tags})).await;
+    }
 }
 
 #[tokio::test]
@@ -63,6 +71,75 @@ async fn an_image_that_runs_is_not_removed() {
         cloud.delete("/v0/agents/bot").await.ok();
         assert_eq!(cloud.delete("/v0/images").await.ok()["deleted"], 1);
         cloud.get("/v0/images/agent/bot").await.refused(404);
+    }
+}
+
+#[tokio::test]
+async fn tags_are_listed_by_name_in_pages() {
+    for cloud in Cloud::on_both().await {
+        cloud.image("bot").await;
+        let all = ["v3", "v1", "v10", "Latest", "v2"];
+        cloud.tag("bot", &all).await;
+        let tags = "/v0/images/agent/bot/tags";
+        let names = |page: &Value| -> Vec<String> {
+            let tags = page["data"].as_array().unwrap();
+            tags.iter().map(|tag| tag["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let page = cloud.get(tags).await.ok();
+        assert_eq!(names(&page), ["Latest", "v1", "v10", "v2", "v3"]);
+        assert_eq!(page["meta"], json!({"hasMore": false, "nextCursor": "", "total": 5}));
+        assert_eq!(page["data"][0]["size"], 7);
+        assert!(
+            page["data"][0]["createdAt"].is_string() && page["data"][0]["updatedAt"].is_string()
+        );
+        for (query, expected) in [
+            ("sort=name:desc", vec!["v3", "v2", "v10", "v1", "Latest"]),
+            ("q=V1", vec!["v1", "v10"]),
+            ("q=1", vec![]),
+            ("name=v1", vec!["v1"]),
+            ("name=V1", vec![]),
+            ("name=&q=&sourceWorkspace=", vec!["Latest", "v1", "v10", "v2", "v3"]),
+            ("sourceWorkspace=main&q=l", vec!["Latest"]),
+        ] {
+            let page = cloud.get(&format!("{tags}?{query}")).await.ok();
+            assert_eq!(names(&page), expected, "{query}");
+            assert_eq!(page["meta"]["total"], expected.len(), "{query}");
+        }
+        // A tag that goes or comes between two pages moves none of the others.
+        for (sort, first, second) in
+            [("asc", ["Latest", "v1"], ["v2", "v3"]), ("desc", ["v3", "v2"], ["v1", "Latest"])]
+        {
+            let path = format!("{tags}?limit=2&sort=name:{sort}");
+            let page = cloud.get(&path).await.ok();
+            assert_eq!(names(&page), first);
+            let changed = ["v3", "v1", "Latest", "v2", if sort == "asc" { "A" } else { "w" }];
+            cloud.tag("bot", &changed).await;
+            let cursor = page["meta"]["nextCursor"].as_str().unwrap();
+            assert_eq!(names(&cloud.get(&format!("{path}&cursor={cursor}")).await.ok()), second);
+            cloud.get(&format!("{path}&q=v&cursor={cursor}")).await.refused(400);
+            cloud.tag("bot", &all).await;
+        }
+        let unknown_kind = cloud.get("/v0/images/_/bot/tags").await.ok();
+        assert_eq!(unknown_kind, cloud.get(tags).await.ok());
+        cloud.get(&format!("{tags}?sourceWorkspace=other")).await.refused(404);
+        cloud.get("/v0/images/agent/nobody/tags").await.refused(404);
+        cloud.get(&format!("{tags}?limit=0")).await.refused(400);
+        cloud.get(&format!("{tags}?sort=createdAt:asc")).await.refused(400);
+    }
+}
+
+#[tokio::test]
+async fn tags_of_a_shared_image_are_listed_where_it_is_shared() {
+    let cloud = Cloud::start().await;
+    cloud.image("bot").await;
+    cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    let tags = "/v0/images/agent/bot/tags?workspace=team";
+    cloud.get(tags).await.refused(404);
+    let share = "/v0/images/agent/bot/share?workspace=main";
+    cloud.post(share, json!({"targetWorkspace": "team"})).await.ok();
+    for (source, status) in [("", 200), ("main", 200), ("team", 404), ("other", 404)] {
+        let answer = cloud.get(&format!("{tags}&sourceWorkspace={source}")).await;
+        assert_eq!(answer.status, status, "{source}: {}", answer.body);
     }
 }
 

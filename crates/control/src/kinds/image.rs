@@ -1,6 +1,10 @@
 //! Images of the workspace registry, one row for each repository. Builds, pushes and pulls give
 //! them tags. A tag is also the right to run the image, which is written in the same transaction.
 
+mod tags;
+
+pub use tags::{TagQuery, tags};
+
 use super::image_share;
 use crate::billing;
 use crate::context::Context;
