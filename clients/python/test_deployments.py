@@ -220,6 +220,12 @@ def test_a_folder_becomes_a_deployment_and_the_next_one_a_revision(deploy, serve
     call(f"{kind}s.delete_{kind}", **{f"{kind}_name": name})
     repository = {"resource_type": "app" if kind == "application" else kind, "image_name": name}
     assert len(call("images.get_image", **repository).spec["tags"]) == 2
+    listed = call("images.list_image_tags", **repository, limit=1)
+    assert (len(listed.data), listed.meta.has_more, listed.meta.total) == (1, True, 2)
+    rest = call("images.list_image_tags", **repository, cursor=listed.meta.next_cursor, limit=1)
+    assert listed.data[0].name < rest.data[0].name and rest.data[0].size > 0
+    exact = call("images.list_image_tags", **repository, name=rest.data[0].name)
+    assert [tag.name for tag in exact.data] == [rest.data[0].name]
     call("images.delete_image", **repository)
 
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 import websockets
 from blaxel.core import CodeInterpreter, SandboxAPIError, SandboxInstance, SyncCodeInterpreter, SyncSandboxInstance, bl_tools
-from blaxel.core.client.models import SandboxScheduleEntry
+from blaxel.core.client.models import ListScheduleExecutionsStatus, ListSchedulesType, SandboxScheduleEntry
 from blaxel.core.sandbox.types import ResponseError
-from support import fresh
+from support import call, fresh
 
 ECHO = Path(__file__).parent.parent / "typescript" / "echo.py"
 MIB = 1024 * 1024
@@ -90,6 +90,42 @@ async def test_commands_tell_what_they_wrote_and_how_they_ended(box):
     assert (await box.process.wait("sleeper", interval=50)).status == "stopped"
     await refused(box.process.kill("sleeper"), 404)
     await refused(box.process.exec({"command": "sleep 600", "wait_for_completion": True, "timeout": 1}), 422)
+
+
+@tried()
+async def test_a_wait_ends_with_its_process(box):
+    # A client that only looks again after the interval would be too late.
+    await box.process.exec({"name": "a task", "command": "sleep 1; echo done; exit 4"})
+    done = await box.process.wait("a task", max_wait=30_000, interval=60_000)
+    assert (done.status, done.exit_code, done.stdout) == ("failed", 4, "done\n")
+    # The sandbox stays awake for those who wait, longer than it otherwise would.
+    await box.process.exec({"name": "longer", "command": "sleep 5"})
+    assert (await box.process.wait("longer", max_wait=30_000, interval=60_000)).status == "completed"
+    await box.process.exec({"name": "endless", "command": "sleep 600"})
+    with pytest.raises(TimeoutError):
+        await box.process.wait("endless", max_wait=1000, interval=60_000)
+    await refused(box.process.wait("nobody", interval=60_000), 404)
+
+
+@tried()
+async def test_a_copy_replaces_nothing(box):
+    await box.fs.write("/srv/tree/deep/file", "one")
+    await run(box, "ln -s nowhere /srv/tree/link; chmod 750 /srv/tree/deep/file")
+    copied = await box.fs.cp("/srv/tree", "/srv/copy", no_overwrite=True)
+    assert (copied.source, copied.destination) == ("/srv/tree", "/srv/copy")
+    look = "cat /srv/copy/deep/file; readlink /srv/copy/link; stat -c %a /srv/copy/deep/file"
+    assert await run(box, look) == "onenowhere\n750\n"
+    await box.fs.write("/srv/copy/deep/file", "two")
+    with pytest.raises(FileExistsError):
+        await box.fs.cp("/srv/tree/deep/file", "/srv/copy/deep", no_overwrite=True)
+    assert await box.fs.read("/srv/copy/deep/file") == "two"
+    # An existing directory is where the copy goes.
+    await box.fs.cp("/srv/tree", "/srv/copy", no_overwrite=True)
+    assert await box.fs.read("/srv/copy/tree/deep/file") == "one"
+    with pytest.raises(FileExistsError):
+        await box.fs.cp("/srv/tree", "/srv/copy", no_overwrite=True)
+    await refused(box.fs.cp("/srv/none", "/srv/other", no_overwrite=True), 404)
+    await refused(box.fs.cp("/srv/tree", "/srv/tree/deep", no_overwrite=True), 422)
 
 
 @tried()
@@ -273,6 +309,32 @@ async def test_a_schedule_runs_its_command(box):
             return ""
 
     assert await until("it wrote", wrote) == "ran\n"
+    name = box.metadata.name
+    executions = call("compute.list_schedule_executions", sandbox=name, status=ListScheduleExecutionsStatus.SUCCEEDED).data
+    assert [(each.sandbox, each.schedule_id, each.status) for each in executions] == [(name, made.id, "succeeded")]
+    assert call("compute.list_schedule_executions", sandbox=name, status=ListScheduleExecutionsStatus.FAILED).data == []
+    metrics = call("compute.get_sandbox_schedule_metrics", until=soon(60))
+    assert metrics.executions >= 1 and metrics.executions_by_status.succeeded >= 1 and metrics.sandboxes >= 1
+
+
+def test_schedules_of_all_sandboxes_are_listed():
+    boxes = [SyncSandboxInstance.create({"name": fresh("box"), "region": "local"}) for _ in range(2)]
+    entry = {"id": fresh("nightly"), "type": "cron", "value": "0 3 * * *", "input": {"command": "true"}}
+    for box in boxes:
+        box.schedules.create(entry)
+    seen, cursor = [], ""
+    while True:
+        page = call("compute.list_schedules", limit=1, cursor=cursor, q=entry["id"], type_=ListSchedulesType.CRON)
+        seen += [(each.sandbox, each.id) for each in page.data]
+        if not page.meta.has_more:
+            break
+        cursor = page.meta.next_cursor
+    assert seen == [(box.metadata.name, entry["id"]) for box in reversed(boxes)]
+    one = call("compute.list_schedules", sandbox=boxes[0].metadata.name)
+    assert [each.sandbox for each in one.data] == [boxes[0].metadata.name]
+    assert call("compute.get_sandbox_schedule_metrics").schedules >= 2
+    for box in boxes:
+        SyncSandboxInstance.delete(box.metadata.name)
 
 
 @tried()

@@ -1,7 +1,8 @@
 // Commands that sandboxes run by the clock.
 import assert from "node:assert/strict";
+import * as bl from "@blaxel/core";
 import { test } from "node:test";
-import { sandbox, thrown, until } from "./support.mjs";
+import { ok, sandbox, thrown, until } from "./support.mjs";
 
 const fired = async (box, id) => (await box.schedules.executions({ limit: 10 })).data.filter(({ scheduleId }) => scheduleId === id);
 
@@ -18,6 +19,14 @@ test("a command after a pause runs once, wakes its sandbox, and is in the histor
   // A schedule for a single run is gone afterwards.
   await until("the schedule is gone", async () => !(await box.schedules.list()).data.some((entry) => entry.id === id));
   assert.equal((await fired(box, id)).length, 1);
+
+  const query = { sandbox: box.metadata.name };
+  const { data } = await ok(bl.listScheduleExecutions({ query: { ...query, status: "succeeded" } }));
+  assert.deepEqual(data.map((one) => [one.sandbox, one.scheduleId, one.status]), [[query.sandbox, id, "succeeded"]]);
+  assert.deepEqual((await ok(bl.listScheduleExecutions({ query: { ...query, schedule: "other" } }))).data, []);
+  const soon = new Date(Date.now() + 60_000).toISOString();
+  const metrics = await ok(bl.getSandboxScheduleMetrics({ query: { until: soon } }));
+  assert.ok(metrics.executions >= 1 && metrics.executionsByStatus.succeeded >= 1, JSON.stringify(metrics));
 });
 
 test("a command at a time runs, and one that is taken back does not", async (t) => {
@@ -38,6 +47,10 @@ test("a command by the calendar is listed with the others, and its bad forms are
   const listed = (await box.schedules.list({ type: "cron" })).data;
   assert.deepEqual(listed.map(({ id, type, value }) => [id, type, value]), [["nightly", "cron", "0 3 * * *"]]);
   assert.deepEqual((await box.schedules.list()).data.map(({ id }) => id).sort(), ["later", "nightly"]);
+  const query = { sandbox: box.metadata.name, type: "at" };
+  const all = await ok(bl.listSchedules({ query }));
+  assert.deepEqual(all.data.map(({ id, sandbox }) => [id, sandbox]), [["later", query.sandbox]]);
+  assert.equal((await ok(bl.getSandboxScheduleMetrics())).schedules >= 2, true);
   await thrown(box.schedules.create({ type: "cron", value: "61 * * * *", input: { command: "true" } }), 400);
   await thrown(box.schedules.create({ type: "sleep", value: "soon", input: { command: "true" } }), 400);
 });
