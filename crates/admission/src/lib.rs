@@ -6,10 +6,12 @@
 //! [`Connections`] also distinguishes known callers from strangers: when the places run out, a
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
 //! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it sends
-//! before an answer. [`Turns`] has callers who want to do heavy work wait instead of refusing them.
+//! before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`] has
+//! callers who want to do heavy work wait instead of refusing them.
 
 mod before_answer;
 mod connections;
+mod frames;
 mod own_address;
 mod recheck;
 mod room;
@@ -17,6 +19,7 @@ mod turns;
 
 pub use before_answer::{BeforeAnswer, Bounded};
 pub use connections::{Busy, Connection, Connections, Places};
+pub use frames::FrameLimited;
 pub use own_address::is_own_address;
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;

@@ -36,6 +36,7 @@ pub(crate) use upstream_tls::{UpstreamTls, server_name};
 use crate::client::Client;
 use crate::events::Note;
 use crate::linger::Lingering;
+use admission::FrameLimited;
 use exchange::Exchange;
 use http::uri::Scheme;
 use http::{Request, Response};
@@ -119,7 +120,10 @@ where
         }
     });
     let mut connection =
-        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        pin!(builder.serve_connection_with_upgrades(
+            TokioIo::new(FrameLimited::from_client(stream)),
+            service
+        ));
     let mut is_ending = false;
     loop {
         let allowed = if progress.is_busy() { idle_timeout } else { head_timeout };

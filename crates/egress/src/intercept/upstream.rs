@@ -8,7 +8,7 @@ use super::tasks::Tasks;
 use super::upstream_tls::server_name;
 use super::web_sockets::{WebSockets, overhear};
 use crate::client::Client;
-use admission::{BeforeAnswer, Bounded};
+use admission::{BeforeAnswer, Bounded, FrameLimited};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -298,7 +298,7 @@ impl Upstreams {
         let head_bytes_max = shared.head_bytes_max();
         if is_two {
             let (tell, web_sockets) = watch::channel(WebSockets::Unknown);
-            let stream = overhear(stream, tell);
+            let stream = FrameLimited::from_server(overhear(stream, tell));
             let (sender, connection) = http2::Builder::new(self.tasks.clone())
                 .timer(TokioTimer::new())
                 .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))

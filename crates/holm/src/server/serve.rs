@@ -6,6 +6,7 @@ use crate::server::connections::Gate;
 use crate::server::front::Front;
 use crate::server::threads::Threads;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
+use admission::FrameLimited;
 use gateway::{Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
@@ -199,7 +200,10 @@ impl Connection {
             // stored twice, and this one is large.
             async move { front.answer(request).await.map(|response| readers.watch(response, busy)) }
         });
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let connection = builder.serve_connection_with_upgrades(
+            TokioIo::new(FrameLimited::from_client(stream)),
+            service,
+        );
         // Clients may go away whenever they like.
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(error, "connection ended early");

@@ -15,6 +15,8 @@ mod documents;
 #[cfg(test)]
 mod first_steps;
 #[cfg(test)]
+mod http2;
+#[cfg(test)]
 mod images;
 #[cfg(test)]
 mod outward;

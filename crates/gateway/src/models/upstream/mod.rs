@@ -12,6 +12,7 @@ pub(crate) use pieces::Pieces;
 use super::room::Room;
 use super::settings::{ModelSettings, Patience};
 use crate::wire::Reusable as _;
+use admission::FrameLimited;
 use bytes::Bytes;
 use dial::{Dialer, Place};
 use errors::Unreachable;
@@ -206,7 +207,7 @@ impl Client {
             // All requests share it: a dead connection must not swallow them until TCP gives up.
             .keep_alive_interval(Some(PING_AFTER))
             .keep_alive_timeout(PING_TIME)
-            .handshake(TokioIo::new(stream));
+            .handshake(TokioIo::new(FrameLimited::from_server(stream)));
         let (sender, connection) = handshake.await.map_err(Broken::Cut)?;
         let driving = tokio::spawn(async move {
             if let Err(error) = connection.await {
