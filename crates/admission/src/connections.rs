@@ -173,7 +173,7 @@ enum Standing {
         order: u64,
     },
     SignedIn {
-        _permit: Permit<String>,
+        permit: Permit<String>,
     },
 }
 
@@ -196,7 +196,15 @@ impl Connection {
         // A holder with too many connections goes on as a stranger.
         let Ok(permit) = self.0.book.holders.take(&holder.to_owned(), 1) else { return };
         self.0.book.strangers.lock().remove(order);
-        state.standing = Standing::SignedIn { _permit: permit };
+        state.standing = Standing::SignedIn { permit };
+    }
+
+    /// Returns whose credentials were shown, if the connection has a place for those.
+    pub fn holder(&self) -> Option<String> {
+        match &self.0.state.lock().standing {
+            Standing::Stranger { .. } => None,
+            Standing::SignedIn { permit } => Some(permit.owner().clone()),
+        }
     }
 
     /// Waits until the connection has to make room for another.

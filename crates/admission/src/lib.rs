@@ -7,11 +7,13 @@
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
 //! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it sends
 //! before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`] has
-//! callers who want to do heavy work wait instead of refusing them.
+//! callers who want to do heavy work wait instead of refusing them. [`Heads`] counts the requests that
+//! HTTP/2 has open at the same time.
 
 mod before_answer;
 mod connections;
 mod frames;
+mod heads;
 mod own_address;
 mod recheck;
 mod room;
@@ -20,6 +22,7 @@ mod turns;
 pub use before_answer::{BeforeAnswer, Bounded};
 pub use connections::{Busy, Connection, Connections, Places};
 pub use frames::FrameLimited;
+pub use heads::{Head, Heads};
 pub use own_address::is_own_address;
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;
@@ -167,6 +170,12 @@ pub struct Permit<K: Eq + Hash> {
     pool: Arc<Inner<K>>,
     owner: K,
     amount: u64,
+}
+
+impl<K: Eq + Hash> Permit<K> {
+    pub fn owner(&self) -> &K {
+        &self.owner
+    }
 }
 
 impl<K: Eq + Hash> fmt::Debug for Permit<K> {

@@ -1,5 +1,6 @@
 //! Admission of connections: which are accepted, and which client each belongs to.
 
+use super::heads::HeadPools;
 use super::readers::Readers;
 use crate::config::Config;
 use admission::{Connection, Connections, Limits, Places};
@@ -18,6 +19,7 @@ pub(crate) struct Gate {
     trust_forwarded: bool,
     pub(crate) first_request: Duration,
     pub(crate) readers: Readers,
+    pub(crate) heads: HeadPools,
     pub(crate) linger: Linger,
 }
 
@@ -33,9 +35,10 @@ impl Gate {
         });
         let trust_forwarded = config.gateway.trust_forwarded;
         let readers = Readers::new(server.answer_stall.0);
+        let heads = HeadPools::new(server);
         let linger = Linger::new(server.linger.0, server.lingering_max);
         let first_request = server.header_timeout.0;
-        Self { connections, trust_forwarded, first_request, readers, linger }
+        Self { connections, trust_forwarded, first_request, readers, heads, linger }
     }
 
     /// Admits a connection; `None` if the client already has too many.

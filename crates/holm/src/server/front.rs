@@ -46,6 +46,12 @@ impl Front {
         }
     }
 
+    /// Notes the refusal of a request that nothing else has seen.
+    pub(crate) fn refuse(&self, request: &Request<Asked>, response: Response) -> Response {
+        self.refusals.log(&Seen::of(request), &response);
+        response
+    }
+
     pub(crate) async fn answer(mut self, request: Request<Asked>) -> Result<Response, Infallible> {
         let is_content =
             request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);

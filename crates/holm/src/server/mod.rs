@@ -18,6 +18,7 @@ mod edge;
 mod first_start;
 mod front;
 mod guard;
+mod heads;
 mod hub;
 mod machine;
 mod machine_name;

@@ -7,7 +7,7 @@
 //! That includes answers of one piece: over HTTP/2 their body is kept until the client has room for
 //! that piece. An answer that is itself waiting for its next piece is left alone.
 
-use admission::Busy;
+use admission::{Busy, Head};
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -50,9 +50,10 @@ impl Readers {
         }))
     }
 
-    /// Wraps an answer. Its connection counts as busy until the answer ends or is dropped.
-    pub(crate) fn watch(&self, response: Response, busy: Busy) -> Response {
-        response.map(|body| Body::new(Answer(self.open(Held { body, _busy: busy }))))
+    /// Wraps an answer. Until it ends or is dropped, its connection counts as busy and its request
+    /// as open.
+    pub(crate) fn watch(&self, response: Response, request: (Busy, Option<Head>)) -> Response {
+        response.map(|body| Body::new(Answer(self.open(Held { body, _request: request }))))
     }
 
     /// Drops stalled answers until the server ends.
@@ -87,7 +88,7 @@ impl Readers {
 
 struct Held {
     body: Body,
-    _busy: Busy,
+    _request: (Busy, Option<Head>),
 }
 
 struct Answer(Arc<Open>);
@@ -167,10 +168,10 @@ mod tests {
         Readers::new(Duration::from_secs(60))
     }
 
-    fn busy() -> Busy {
+    fn open() -> (Busy, Option<Head>) {
         let limits = Limits { total: 1, share: 1 };
         let places = Places { strangers: 1, signed_in: limits, client: 1 };
-        Connections::<Remote>::new(places).admit(None).unwrap().begin()
+        (Connections::<Remote>::new(places).admit(None).unwrap().begin(), None)
     }
 
     /// Makes a body of pieces that keeps `held` until it ends.
@@ -191,7 +192,7 @@ mod tests {
     async fn who_reads_nothing_holds_nothing() {
         let (readers, held) = (readers(), Arc::new(()));
         let endless = pieces(&held, stream::repeat(PIECE));
-        let mut body = readers.watch(Response::new(endless), busy()).into_body();
+        let mut body = readers.watch(Response::new(endless), open()).into_body();
         // A slow reader is not cut off.
         for _ in 0..5 {
             assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), PIECE);
@@ -211,7 +212,7 @@ mod tests {
         use stream::StreamExt;
         let (readers, held) = (readers(), Arc::new(()));
         let one = stream::iter([PIECE]).chain(stream::pending());
-        let mut body = readers.watch(Response::new(pieces(&held, one)), busy()).into_body();
+        let mut body = readers.watch(Response::new(pieces(&held, one)), open()).into_body();
         body.frame().await.unwrap().unwrap();
         assert!(futures_util::poll!(body.frame()).is_pending());
         assert_eq!(rounds(&readers, 10 * ROUNDS), 0);
@@ -224,7 +225,7 @@ mod tests {
         let (readers, held) = (readers(), Arc::new(()));
         for is_asked in [false, true] {
             let one = pieces(&held, stream::iter([PIECE]));
-            let mut body = readers.watch(Response::new(one), busy()).into_body();
+            let mut body = readers.watch(Response::new(one), open()).into_body();
             if is_asked {
                 body.frame().await.unwrap().unwrap();
             }
@@ -236,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_was_taken_is_forgotten() {
         let readers = readers();
-        let mut body = readers.watch(Response::new(Body::from(PIECE)), busy()).into_body();
+        let mut body = readers.watch(Response::new(Body::from(PIECE)), open()).into_body();
         assert_eq!(body.size_hint().exact(), Some(PIECE.len() as u64));
         body.frame().await.unwrap().unwrap();
         assert!(body.is_end_stream());

@@ -4,9 +4,10 @@ use crate::config;
 use crate::error::Error;
 use crate::server::connections::Gate;
 use crate::server::front::Front;
+use crate::server::heads;
 use crate::server::threads::Threads;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
-use admission::FrameLimited;
+use admission::{FrameLimited, Heads};
 use gateway::{Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
@@ -188,9 +189,11 @@ impl Connection {
             .keep_alive_interval(Some(self.header_timeout))
             .keep_alive_timeout(self.header_timeout);
         let Self { front, peer, gate, taken, watcher, .. } = self;
-        let (readers, linger) = (gate.readers.clone(), gate.linger.clone());
+        let (readers, linger, heads) =
+            (gate.readers.clone(), gate.linger.clone(), Heads::default());
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (busy, remote) = (taken.begin(), gate.remote(peer.address, request.headers()));
+            let head = gate.heads.take(&heads, &taken, remote, &request);
             let extensions = request.extensions_mut();
             extensions.insert(peer);
             extensions.insert(remote);
@@ -198,7 +201,13 @@ impl Connection {
             let (front, readers, request) = (front.clone(), readers.clone(), linger.over(request));
             // Must be called inside the block: a future made outside and awaited inside would be
             // stored twice, and this one is large.
-            async move { front.answer(request).await.map(|response| readers.watch(response, busy)) }
+            async move {
+                let head = match head {
+                    Ok(head) => head,
+                    Err(refused) => return Ok(front.refuse(&request, heads::refuse(&refused))),
+                };
+                front.answer(request).await.map(|response| readers.watch(response, (busy, head)))
+            }
         });
         let connection = builder.serve_connection_with_upgrades(
             TokioIo::new(FrameLimited::from_client(stream)),

@@ -3,7 +3,7 @@
 use crate::common::Server;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than any test machine needs; it only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,6 +31,7 @@ fn head(method: u8, path: &str) -> Vec<u8> {
 }
 
 const GET: u8 = 0x82;
+const POST: u8 = 0x83;
 
 fn connect(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -60,4 +61,48 @@ fn who_only_steers_a_connection_is_let_go() {
         assert!(outcome.as_ref().err().is_none_or(|e| gone.contains(&e.kind())), "{outcome:?}");
     }
     assert!(server.get("/health").starts_with("HTTP/1.1 200"));
+}
+
+/// The value of a metric for a resource.
+fn metric(server: &Server, name: &str, resource: &str) -> u64 {
+    let metrics = server.get("/metrics");
+    let is_it = |line: &&str| line.starts_with(name) && line.contains(resource);
+    let line = metrics.lines().find(is_it);
+    line.map_or(0, |line| line.rsplit(' ').next().unwrap().trim().parse().unwrap())
+}
+
+#[test]
+fn open_requests_of_a_stranger_have_a_share_of_the_memory() {
+    const ROOM: u64 = 4 << 20;
+    const RESOURCE: &str = "\"bytes of open requests of strangers\"";
+    let folder = tempfile::tempdir().unwrap();
+    let room = ROOM.to_string();
+    let server = Server::start_with(folder, &[("HOLM_SERVER__BODIES_STRANGERS_BYTES_MAX", &room)]);
+    let mut stream = connect(&server);
+    // The first header is remembered by the other end; each further one of the same is a byte.
+    let (remembered, again) = ([&[0x40, 1][..], b"a", &[0]].concat(), vec![0xbe; 1_800]);
+    for request in 0..100 {
+        let mut head = head(POST, "/v0/oauth/token");
+        head.extend(literal("content-type", "application/x-www-form-urlencoded"));
+        if request == 0 {
+            head.extend(&remembered);
+        }
+        head.extend(&again);
+        // The body never comes.
+        stream.write_all(&frame(HEADERS, END_OF_HEADERS, 1 + 2 * request, &head)).unwrap();
+    }
+    let began = Instant::now();
+    let refused = || metric(&server, "holm_admission_refused_total", RESOURCE);
+    while refused() < 90 {
+        assert!(began.elapsed() < PATIENCE, "only {} are refused", refused());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let held = || metric(&server, "holm_admission_held", RESOURCE);
+    assert!((1..=ROOM / 4).contains(&held()), "{}", held());
+    assert!(server.get("/health").starts_with("HTTP/1.1 200"));
+    drop(stream);
+    while held() > 0 {
+        assert!(began.elapsed() < PATIENCE, "{} stay", held());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
