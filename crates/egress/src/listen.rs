@@ -94,6 +94,10 @@ pub(crate) fn open(
     Ok(service)
 }
 
+/// For how many bytes of open requests each connection that there may be counts, beyond what every
+/// one has.
+const OPEN_BYTES: u64 = 16 << 10;
+
 fn of_requests(limits: &Limits) -> intercept::Limits {
     intercept::Limits {
         head_bytes_max: limits.head_bytes,
@@ -105,6 +109,10 @@ fn of_requests(limits: &Limits) -> intercept::Limits {
         upstreams_max: limits.upstreams,
         bodies_max: limits.bodies,
         bodies_shared: limits.bodies_shared,
+        heads_shared: admission::Limits {
+            total: limits.connections.total.saturating_mul(OPEN_BYTES),
+            share: limits.connections.share.saturating_mul(OPEN_BYTES),
+        },
         linger: Linger::new(limits.linger, limits.lingering),
     }
 }

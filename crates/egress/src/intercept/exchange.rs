@@ -16,6 +16,7 @@ use crate::events::Note;
 use crate::inject::{self, Injector, Report};
 use crate::linger::Lingering;
 use crate::policy::{Policy, RequestVerdict};
+use admission::Heads;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
@@ -34,6 +35,7 @@ pub(super) struct Exchange {
     shared: Arc<Shared>,
     client: Arc<Client>,
     upstreams: Arc<Upstreams>,
+    heads: Heads,
     progress: Arc<Progress>,
     tasks: Tasks,
 }
@@ -70,7 +72,7 @@ impl Exchange {
         tasks: Tasks,
     ) -> Self {
         let upstreams = Arc::new(Upstreams::new(shared.limits.upstreams_max, tasks.clone()));
-        Self { shared, client, upstreams, progress, tasks }
+        Self { shared, client, upstreams, heads: Heads::default(), progress, tasks }
     }
 
     pub(super) async fn answer(
@@ -80,6 +82,11 @@ impl Exchange {
         scheme: Scheme,
     ) -> Response<Body> {
         let under_way = self.progress.begin();
+        let beyond = |bytes| self.shared.heads.take(&self.client.owner, bytes);
+        let _head = match self.heads.take(request.uri(), request.headers(), beyond) {
+            Ok(head) => head,
+            Err(refused) => return Refusal::from(refused).answer(),
+        };
         let (mut parts, body) = request.into_parts();
         let upgrade = Upgrade::take(&mut parts, &self.shared.world);
         let target = match Target::of(&parts, to, &scheme) {

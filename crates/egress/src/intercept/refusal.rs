@@ -21,6 +21,8 @@ pub(super) enum Refusal {
     Blocked { rule: String },
     #[error("{0}")]
     Method(&'static str),
+    #[error("{0}: have fewer requests open at a time, or with smaller headers")]
+    Crowded(#[from] admission::Refused),
     #[error("the body of the request did not arrive: {0}")]
     Body(String),
     #[error("{0}")]
@@ -36,6 +38,7 @@ impl Refusal {
                 StatusCode::FORBIDDEN
             }
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Crowded(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Body(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Upstream(failure) if failure.is_too_slow() => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
@@ -51,6 +54,7 @@ impl Refusal {
                 "firewall_blocked"
             }
             Self::Method(_) => "method_not_allowed",
+            Self::Crowded(_) => "too_many_requests",
             Self::Body(_) => "request_incomplete",
             Self::Upstream(failure) => failure.code(),
         }
@@ -72,9 +76,11 @@ impl Refusal {
                 EgressDecision::Blocked
             }
             Self::Upstream(_) => EgressDecision::Failed,
-            Self::BadRequest(_) | Self::Misdirected { .. } | Self::Method(_) | Self::Body(_) => {
-                return None;
-            }
+            Self::BadRequest(_)
+            | Self::Misdirected { .. }
+            | Self::Method(_)
+            | Self::Crowded(_)
+            | Self::Body(_) => return None,
         };
         let rule = self.rule().map_or_else(|| self.to_string(), str::to_owned);
         Some(Note { rule, ..Note::new(decision, host.to_string(), port) })

@@ -6,6 +6,7 @@ use crate::authority::Authority;
 use crate::dial::Dial;
 use crate::events::Events;
 use crate::linger::Linger;
+use admission::Pool;
 use std::sync::Arc;
 use std::time::Duration;
 use types::World;
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) events: Arc<Events>,
     pub(crate) limits: Limits,
     pub(super) bodies: BodySlots,
+    /// Memory of open requests, by owner.
+    pub(super) heads: Pool<String>,
 }
 
 /// Limits and timeouts for a request, a connection or an instance.
@@ -45,6 +48,8 @@ pub(crate) struct Limits {
     pub(crate) bodies_max: usize,
     /// The same of one owner, and of all together.
     pub(crate) bodies_shared: admission::Limits,
+    /// Bytes of open requests, beyond what each connection may have, of one owner and of all together.
+    pub(crate) heads_shared: admission::Limits,
     /// Reads the rest of requests that were refused.
     pub(crate) linger: Linger,
 }
@@ -61,6 +66,7 @@ impl Default for Limits {
             upstreams_max: 16,
             bodies_max: 16,
             bodies_shared: admission::Limits { total: 512, share: 64 },
+            heads_shared: admission::Limits { total: 256 << 20, share: 64 << 20 },
             linger: Linger::new(Duration::from_secs(5), 256),
         }
     }
@@ -79,7 +85,8 @@ impl Shared {
         limits: Limits,
     ) -> Self {
         let bodies = BodySlots::new(limits.bodies_max, limits.bodies_shared);
-        Self { authority, dial, upstream_tls, world, events, limits, bodies }
+        let heads = Pool::new("bytes of open requests of instances", limits.heads_shared);
+        Self { authority, dial, upstream_tls, world, events, limits, bodies, heads }
     }
 
     pub(super) fn head_bytes_max(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Tests of exchanges that last longer than a question and its answer.
 
 use super::super::*;
-use super::lab::{Lab, Program, request, request_one};
+use super::lab::{Fetched, Lab, Program, request, request_one};
 use super::{list, rules};
 use crate::policy::Policy;
 use bytes::Bytes;
@@ -39,6 +39,39 @@ async fn bodies_of_any_size_pass_both_ways() {
         let page = browser.fetch(ask("PUT", "https://api.test/sink", &body)).await;
         assert!(page.text.ends_with("\n\n5242880 bytes"), "{}", page.text);
     }
+}
+
+#[tokio::test]
+async fn open_requests_of_an_owner_have_a_share_of_the_memory() {
+    let heads_shared = admission::Limits { total: 1 << 20, share: 256 << 10 };
+    let lab = Lab::with_limits(rules(), Limits { heads_shared, ..Limits::default() });
+    lab.site("api.test", &["h2"]).await;
+    let Program::Two(sender) = lab.browse("api.test", "h2").await else {
+        panic!("the connection speaks HTTP/2");
+    };
+    let ask = || {
+        let (pieces, body) = written();
+        let mut asked = request("PUT", "https://api.test/sink", "").map(|_| body);
+        for _ in 0..200 {
+            asked.headers_mut().append("x", http::HeaderValue::from_static(""));
+        }
+        let mut sender = sender.clone();
+        tokio::spawn(async move {
+            let answer = Fetched::of(sender.send_request(asked).await.unwrap()).await;
+            drop(pieces);
+            answer
+        })
+    };
+    let mut open: Vec<_> = (0..20).map(|_| ask()).collect();
+    for _ in 0..10 {
+        let (answer, _, rest) = futures_util::future::select_all(open).await;
+        let answer = answer.unwrap();
+        assert_eq!((answer.status, answer.error()), (429, "too_many_requests"), "{}", answer.text);
+        open = rest;
+    }
+    open.iter().for_each(tokio::task::JoinHandle::abort);
+    let page = Program::Two(sender).fetch(request("GET", "https://api.test/x", "")).await;
+    assert_eq!(page.status, 200);
 }
 
 #[tokio::test]
