@@ -50,10 +50,6 @@ impl<S> FrameLimited<S> {
     pub fn from_server(stream: S) -> Self {
         Self { stream, frames: Frames::new(At::START), frames_handled: 0 }
     }
-
-    pub fn into_inner(self) -> S {
-        self.stream
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for FrameLimited<S> {
