@@ -23,6 +23,7 @@ use node::{Error, Owner, State, View};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use types::chain;
 use types::egress::{EgressEvent, EgressRules};
 use types::ids::{ResourceId, WorkspaceId};
@@ -35,6 +36,9 @@ const FACTS_WAIT_MAX: Duration = Duration::from_millis(500);
 /// How long to wait after a failed look, which means that its thread panicked or the program is
 /// ending.
 const FACTS_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long an instance that sleeps may take to wake, to hear that it is to end.
+const WAKE_MAX: Duration = Duration::from_secs(10);
 
 /// How long to wait for the kernel of an instance to accept a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -261,9 +265,11 @@ impl Machine for MachineControl {
 
     fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            // A sleeping instance cannot hear it. One that is gone need not be woken.
+            // A sleeping instance cannot hear it. One that had ended before this program started is
+            // not known to standby, which must not wait for it.
+            let until = Instant::now() + WAKE_MAX;
             let _visit = match self.machine.0.leases.purpose(instance) {
-                Purpose::Replica => self.standby.enter(instance.as_str()).await.ok(),
+                Purpose::Replica => self.standby.enter_known(instance.as_str(), until).await.ok(),
                 Purpose::Serve | Purpose::Work => None,
             };
             self.machine.interrupt(instance).await

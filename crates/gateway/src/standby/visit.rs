@@ -93,11 +93,7 @@ impl Standby {
 
     /// Enters like `enter_until`, but takes an instance that standby does not know to be gone,
     /// because it will never be announced again.
-    pub(crate) async fn enter_known(
-        &self,
-        instance: &str,
-        until: Instant,
-    ) -> Result<Visit, EnterError> {
+    pub async fn enter_known(&self, instance: &str, until: Instant) -> Result<Visit, EnterError> {
         let known = self.0.find(instance).ok_or(EnterError::Gone)?;
         let failures = known.state.lock().failures;
         drop(known);

@@ -1,8 +1,9 @@
 //! How the end of work is reported to `control`.
 
-use crate::place::{HUMBLE, PLAIN, Place, SHELL, launch, name, shell};
+use crate::place::{HUMBLE, PATIENCE, PLAIN, Place, SHELL, launch, name, shell};
 use control::machine::{Launch, Machine, Work};
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 use types::instance::{Medium, Outcome, Scratch};
 
 fn within(launch: Launch, timeout: Duration) -> Launch {
@@ -73,6 +74,21 @@ async fn interrupted_work_ends() {
     assert_eq!(seen.unwrap().end.outcome, Outcome::Interrupted);
     machine.control.retire(&instance).await.unwrap();
     assert!(machine.control.interrupt(&instance).await.is_err());
+    machine.clear().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_ended_before_the_start_is_not_waited_for() {
+    let place = Place::new(&[SHELL]);
+    let machine = place.start();
+    let replica = Launch { serves: Some(80), ..shell("replica", "sleep 1000") };
+    let instance = machine.launch(replica).await;
+    drop(machine);
+    place.kill(&instance);
+    let machine = place.start();
+    assert!(!machine.control.runs(&instance));
+    let interrupted = timeout(PATIENCE, machine.control.interrupt(&instance)).await;
+    assert!(interrupted.expect("it can never wake").is_err());
     machine.clear().await;
 }
 

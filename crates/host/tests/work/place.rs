@@ -5,10 +5,11 @@ use control::machine::{Launch, Machine, MachineFault, Work};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
 use host::{LocalMachine, MachineControl};
 use images::{Config, Digest};
+use std::fs::DirEntry;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use types::egress::EgressRules;
@@ -22,7 +23,7 @@ pub(crate) const PLAIN: &str = "holm/plain";
 /// Its user is not root.
 pub(crate) const HUMBLE: &str = "holm/humble";
 /// Nothing takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How many pieces of output can be on their way to the test.
 const PIECES_MAX: usize = 4;
 
@@ -98,6 +99,20 @@ impl Place {
         store(self.data.path()).collect().unwrap();
     }
 
+    /// Kills an instance while no machine runs.
+    pub(crate) fn kill(&self, instance: &InstanceName) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let there = processes(instance);
+            if there.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < end, "{there:?} are still there");
+            Command::new("kill").arg("-KILL").args(there).status().unwrap();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub(crate) fn start(&self) -> Running {
         let settings = settings(self.data.path(), "host", 8);
         let host =
@@ -105,6 +120,8 @@ impl Place {
         let gateway = Gateway::new(Parts {
             settings: gateway::Settings {
                 standby_delay: Some(Duration::from_millis(1)),
+                // Longer than any test waits.
+                wait_timeout: 60 * PATIENCE,
                 ..Default::default()
             },
             guard: Arc::new(Nobody),
@@ -114,6 +131,17 @@ impl Place {
         let control = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
         Running { control, gateway, host }
     }
+}
+
+/// Returns the processes of an instance, as its control group lists them.
+fn processes(instance: &InstanceName) -> Vec<String> {
+    let node = format!("host-test-{}", std::process::id());
+    // For both versions of control groups.
+    let roots = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(|root| Path::new(root).join(&node));
+    let owners = roots.iter().filter_map(|root| std::fs::read_dir(root).ok()).flatten();
+    let file = |owner: DirEntry| owner.path().join(instance.as_str()).join("cgroup.procs");
+    let texts = owners.filter_map(|owner| std::fs::read_to_string(file(owner.unwrap())).ok());
+    texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 impl Running {

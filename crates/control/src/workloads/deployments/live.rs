@@ -130,18 +130,19 @@ impl Deployments {
         replicas.map(|(name, replica)| (name.clone(), replica.clone())).collect()
     }
 
-    /// Takes the replicas of a deployment that no task looks after yet. From now on the caller
-    /// does.
-    pub(super) fn take_found(&self, id: &ResourceId) -> Vec<(InstanceName, Replica)> {
-        let mut lives = self.lives.lock();
-        let Some(live) = lives.get_mut(id) else { return Vec::new() };
-        let found = live.replicas.iter_mut().filter(|(_, one)| one.state == State::Found);
-        found
-            .map(|(name, replica)| {
-                replica.state = State::Starting;
-                (name.clone(), replica.clone())
-            })
-            .collect()
+    /// Returns the replicas of a deployment that no task looks after yet.
+    pub(super) fn found(&self, id: &ResourceId) -> Vec<(InstanceName, Replica)> {
+        let mut replicas = self.replicas(id);
+        replicas.retain(|(_, replica)| replica.state == State::Found);
+        replicas
+    }
+
+    /// Takes a replica that was found. From now on the caller looks after it.
+    pub(super) fn take_found(&self, id: &ResourceId, instance: &InstanceName) {
+        self.step(id, instance, |state| match state {
+            State::Found => State::Starting,
+            other => other,
+        });
     }
 
     /// Adds a replica that is about to be launched.
@@ -356,9 +357,11 @@ mod tests {
         let found = [(InstanceName::of_replica(&replica), replica)];
         all.adopt(found.iter());
         let name = &found[0].0;
-        assert_eq!(all.take_found(&id()).len(), 1);
+        assert_eq!(all.found(&id()).len(), 1);
+        assert_eq!(all.found(&id()).len(), 1, "whoever fails to take it finds it again");
+        all.take_found(&id(), name);
         all.adopt(found.iter());
-        assert_eq!(all.take_found(&id()).len(), 0);
+        assert_eq!(all.found(&id()).len(), 0);
         let end = all.replicas(&id())[0].1.end.clone();
         all.end(&id(), name);
         assert!(end.is_cancelled());

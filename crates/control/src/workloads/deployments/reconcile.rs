@@ -107,7 +107,8 @@ async fn read<K: Deployable>(control: &Control, id: &ResourceId) -> Result<Optio
 /// Ends all replicas of a deployment that does not run here.
 fn end_all(control: &Control, machine: &Arc<dyn Machine>, id: &ResourceId) {
     let all = &control.workloads.deployments;
-    for (instance, _) in all.take_found(id) {
+    for (instance, _) in all.found(id) {
+        all.take_found(id, &instance);
         let (machine, control, id) = (Arc::clone(machine), control.clone(), id.clone());
         // No task looks after this one.
         tokio::spawn(async move {
@@ -128,8 +129,11 @@ async fn look_after_found<K: Deployable>(
     machine: &Arc<dyn Machine>,
 ) -> Result<(), Error> {
     let control = &case.context.control;
-    for (instance, replica) in control.workloads.deployments.take_found(&case.held.row.id) {
+    let (all, id) = (&control.workloads.deployments, &case.held.row.id);
+    for (instance, replica) in all.found(id) {
+        // If this fails, the next look finds the replica again.
         let found = revision(case, &replica.id.revision, Purpose::LookAfter).await?;
+        all.take_found(id, &instance);
         let (port, memory_mb) = match found {
             Ok(revision) => {
                 egress::keep_to(control, Arc::clone(machine), instance.clone(), revision.rules());
