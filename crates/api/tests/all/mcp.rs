@@ -1,0 +1,78 @@
+//! Management tools: every operation, with the caller's own rights.
+
+use crate::common::{Answer, Cloud};
+use http::Method;
+use serde_json::{Value, json};
+
+async fn speak(cloud: &Cloud, key: &str, message: Value) -> Answer {
+    let bearer = format!("Bearer {key}");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("accept", "application/json, text/event-stream"),
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", "2025-06-18"),
+    ];
+    cloud.raw(Method::POST, "/v0/mcp", &headers, message.to_string().into_bytes()).await
+}
+
+fn call(tool: &str, arguments: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+}
+
+#[tokio::test]
+async fn every_operation_is_a_tool_that_can_be_called() {
+    let cloud = Cloud::start().await;
+    let key = cloud.first.api_key.clone();
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    assert_eq!(speak(&cloud, &key, hello).await.ok()["result"]["serverInfo"]["name"], "holm");
+    let listed =
+        speak(&cloud, &key, json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await.ok();
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "CreateAgent"), "{}", tools.len());
+    let body = json!({"metadata": {"name": "one"}, "spec": {}});
+    let made = speak(&cloud, &key, call("CreateAgent", json!({"workspace": "main", "body": body})))
+        .await
+        .ok();
+    assert_eq!(made["result"]["structuredContent"]["metadata"]["name"], "one", "{made}");
+    cloud.get("/v0/agents/one").await.ok();
+    let missing =
+        speak(&cloud, &key, call("GetAgent", json!({"agentName": "no/such?x"}))).await.ok();
+    assert_eq!(
+        (&missing["result"]["isError"], &missing["result"]["structuredContent"]["code"]),
+        (&json!(true), &json!(404))
+    );
+    let page = speak(&cloud, &key, call("ListAgents", json!({"limit": 1}))).await.ok();
+    assert_eq!(page["result"]["structuredContent"]["meta"]["total"], 1);
+    // Clients accept only objects.
+    let bare = speak(&cloud, &key, call("ListWorkspaces", json!({}))).await.ok();
+    assert_eq!(bare["result"]["structuredContent"]["data"][0]["name"], "main", "{bare}");
+}
+
+#[tokio::test]
+async fn the_workspace_is_known_by_either_header() {
+    let cloud = Cloud::start().await;
+    let bearer = format!("Bearer {}", cloud.first.api_key);
+    for name in ["x-blaxel-workspace", "x-service-workspace"] {
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("accept", "application/json, text/event-stream"),
+            ("content-type", "application/json"),
+            (name, "theirs"),
+        ];
+        let message = call("ListAgents", json!({})).to_string().into_bytes();
+        let answer = cloud.raw(Method::POST, "/v0/mcp", &headers, message).await.ok();
+        assert_eq!(answer["result"]["structuredContent"]["code"], 403, "{name}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn tools_have_only_the_rights_of_the_caller() {
+    let cloud = Cloud::start().await;
+    speak(&cloud, "hk_wrong", call("ListAgents", json!({}))).await.refused(401);
+    let other =
+        speak(&cloud, &cloud.first.api_key, call("ListAgents", json!({"workspace": "theirs"})))
+            .await
+            .ok();
+    assert_eq!(other["result"]["structuredContent"]["code"], 403, "{other}");
+}

@@ -1,0 +1,11 @@
+//! The interface of volumes, drives, images, snapshots, forks and archives.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod archives;
+mod drives;
+mod forks;
+mod images;
+mod snapshots;
+mod volumes;
+mod workspaces;
