@@ -1,5 +1,5 @@
-//! The management API and what is served beside it, tested by requests against a whole control
-//! plane. All tests are one program, because linking one for each file took longer than running them.
+//! The management API and what is served beside it, tested by requests to a whole control plane.
+//! All tests are one program: linking one for each file took longer than running it.
 
 mod bad_input;
 mod builds;

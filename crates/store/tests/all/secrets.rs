@@ -1,9 +1,7 @@
 //! Sealed secrets, and keys that change while they are in use.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, agent, workspace};
+use crate::common::{Place, agent, on_both, workspace};
 use store::resources::{self, Stored};
 use store::{Error, Store, Tx, settings};
 use types::KindName;

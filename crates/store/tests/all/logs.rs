@@ -1,9 +1,7 @@
 //! Lines that servers write about a workload are kept, whichever server writes them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, workspace};
+use crate::common::{Place, on_both, workspace};
 use store::Store;
 use store::logs::{Chunk, Mark, Printer, Source, Window, append, last, page};
 use types::KindName;

@@ -1,9 +1,7 @@
 //! The rows of the durable queue.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, workspace};
+use crate::common::{Place, on_both, workspace};
 use store::executions::tasks::{self, State};
 use store::executions::{self, Counts, Execution, Order, Phase, Query, SlotKind, claims, holders};
 use store::resources::Order as ListOrder;

@@ -1,9 +1,7 @@
 //! What the change feed promises its followers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, agent, workspace};
+use crate::common::{Place, agent, on_both, workspace};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::feed::{self, Act, Change, NewChange};

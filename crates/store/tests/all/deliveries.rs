@@ -1,9 +1,7 @@
 //! Calls that are kept until they were answered, cron marks, and addresses of triggers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, object, workspace};
+use crate::common::{Place, object, on_both, workspace};
 use std::collections::BTreeMap;
 use store::cron::{self, Mark};
 use store::deliveries::{self, Attempt, Claimed, Claiming, NewDelivery, Next, State};

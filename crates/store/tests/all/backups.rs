@@ -1,9 +1,7 @@
 //! Backups, tested by restoring them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, agent, workspace};
+use crate::common::{Place, agent, workspace};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,9 +1,7 @@
 //! Builds from an address to an image: who may take what, and which reports count.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, agent, workspace};
+use crate::common::{Place, agent, on_both, workspace};
 use store::builds::{self, Asker, Build, Claiming, NewBuild, State};
 use store::identity::Subject;
 use store::{Store, Tx, resources, seal};

@@ -1,9 +1,7 @@
 //! Firings of schedules: which lists they are in, and what is counted of them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, object};
+use crate::common::{Place, object, on_both};
 use store::firings::{self, Counts, Firing, Of, Outcome, Query, Submission};
 use store::resources::{self, Order, position};
 use store::{Error, Store, Tx};
@@ -241,7 +239,7 @@ async fn schedules_of_all_sandboxes_are_in_one_order(place: Place) {
         (Some(r#""type":"at""#), vec!["two/b"]),
     ] {
         let walk = move |tx: &mut Tx<'_>| {
-            let workspace = common::workspace();
+            let workspace = crate::common::workspace();
             let mut query = resources::Query {
                 wish,
                 limit: 1,

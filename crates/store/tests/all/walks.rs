@@ -2,9 +2,7 @@
 //! to, the same on both databases.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, object, workspace};
+use crate::common::{Place, object, on_both, workspace};
 use store::resources::{self, offers};
 use store::{Error, Tx};
 use types::KindName;

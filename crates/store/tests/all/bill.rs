@@ -1,9 +1,7 @@
 //! Prices and budgets.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::Place;
+use crate::common::{Place, on_both};
 use store::budgets::{self, Budget, Crossing, Webhook};
 use store::prices::{self, Prices, Version};
 use store::{Error, Tx};

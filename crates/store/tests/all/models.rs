@@ -1,9 +1,7 @@
 //! Limits of models and what servers hold of them; usage of models by hour.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::Place;
+use crate::common::{Place, on_both};
 use store::models::{self, Question, UsageBy};
 use store::{Error, Store};
 use types::Timestamp;

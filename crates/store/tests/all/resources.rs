@@ -1,9 +1,7 @@
 //! Objects: versions, places, lists and counts, the same on both databases.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, agent, object, workspace};
+use crate::common::{Place, agent, object, on_both, workspace};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use store::resources::{self, Order, Position, Query, Stored};

@@ -2,9 +2,7 @@
 //! whatever they run.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, agent, workspace};
+use crate::common::{Place, agent, on_both, workspace};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! Rows of workflow jobs: which are due when, and which are deleted.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::Place;
+use crate::common::{Place, on_both};
 use store::runners::{self, Leaving, Phase, Repository, Runner, WorkflowJob};
 use store::{Error, Store, Tx};
 use types::Timestamp;

@@ -1,9 +1,7 @@
 //! Outgoing addresses have one holder each, even if several ask at the same time.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::Place;
+use crate::common::{Place, on_both};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use store::Store;

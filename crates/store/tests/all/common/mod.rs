@@ -1,8 +1,8 @@
 //! A database of either kind, and objects to put into it.
 #![expect(
     unreachable_pub,
-    dead_code,
-    reason = "each test binary includes this module and uses its own part of it"
+    clippy::unwrap_used,
+    reason = "all tests of this program use it, and fail by panicking"
 )]
 
 use std::sync::Arc;
@@ -97,7 +97,6 @@ impl Place {
 }
 
 /// Runs one test on both databases.
-#[macro_export]
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -113,6 +112,8 @@ macro_rules! on_both {
         }
     )+};
 }
+
+pub(crate) use on_both;
 
 pub fn workspace() -> WorkspaceId {
     WorkspaceId::known("wsp_test")

@@ -1,9 +1,7 @@
 //! A standby replaces the database server, without the latest writes.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Place, agent};
+use crate::common::{Place, agent};
 use std::time::Duration;
 use store::feed::{self, Change};
 use store::{Error, Replication, Store, resources};

@@ -1,0 +1,19 @@
+//! What the store promises, tested on both databases.
+
+mod backups;
+mod bill;
+mod builds;
+mod common;
+mod deliveries;
+mod durability;
+mod egress_addresses;
+mod executions;
+mod failover;
+mod feed;
+mod firings;
+mod logs;
+mod models;
+mod resources;
+mod runners;
+mod secrets;
+mod walks;
