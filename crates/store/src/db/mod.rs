@@ -126,8 +126,8 @@ impl Store {
         received(result.await)
     }
 
-    /// Returns a receiver that is notified after each commit of this process, for followers of the
-    /// change feed.
+    /// Returns a receiver that is notified after each commit of this process. Its value is the
+    /// newest revision that one of them recorded in the change feed.
     pub fn commits(&self) -> watch::Receiver<i64> {
         self.shared.committed.subscribe()
     }

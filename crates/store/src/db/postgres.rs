@@ -98,9 +98,9 @@ struct Thread {
 impl Thread {
     fn serve(&mut self, access: Access, mut job: Box<dyn Job>) {
         match self.run(access, job.as_mut()) {
-            Ok(Done::Written) => {
+            Ok(Done::Written { newest }) => {
                 job.answer();
-                self.shared.committed.send_modify(|count| *count += 1);
+                self.shared.note_commit(newest);
             }
             Ok(Done::Unchanged) => {
                 // Nothing depends on how this transaction ends, so the caller need not wait for
@@ -144,7 +144,7 @@ impl Thread {
             return match committed {
                 Ok(()) if keep && !repeat => {
                     recorded.undo.keep();
-                    Ok(Done::Written)
+                    Ok(Done::Written { newest: recorded.newest })
                 }
                 // The job returned an error of its own, or only read.
                 Ok(()) => Ok(Done::Unchanged),
@@ -172,8 +172,8 @@ impl Thread {
 
 /// The outcome of a job.
 enum Done {
-    /// Its changes are durable.
-    Written,
+    /// Its changes are durable. `newest` is the newest revision that it recorded in the feed.
+    Written { newest: Option<i64> },
     /// It changed nothing; its transaction may still be open.
     Unchanged,
 }

@@ -13,7 +13,16 @@ pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) keyring: KeyFile,
     pub(crate) recent: Arc<Recent>,
+    /// The newest revision that a commit of this process has recorded. Each commit notifies.
     pub(super) committed: watch::Sender<i64>,
+}
+
+impl Shared {
+    /// Notifies followers of a commit. `newest` is the newest revision after it, if known.
+    pub(super) fn note_commit(&self, newest: Option<i64>) {
+        self.committed
+            .send_modify(|known| *known = newest.map_or(*known, |newest| newest.max(*known)));
+    }
 }
 
 pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {

@@ -55,7 +55,18 @@ impl Follower {
                 return Ok(changes);
             }
             // Either outcome means the same: look again.
-            let _ = tokio::time::timeout(self.poll_interval, self.commits.changed()).await;
+            let _ = tokio::time::timeout(self.poll_interval, self.unread()).await;
+        }
+    }
+
+    /// Waits for a commit after which this process has recorded a change that was not read yet. Most
+    /// commits record none. One that did may be followed by others before its change can be read,
+    /// if a transaction with a lower revision is still running.
+    async fn unread(&mut self) {
+        while self.commits.changed().await.is_ok() {
+            if *self.commits.borrow() > self.after {
+                return;
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use store::feed::{self, Act, Change, NewChange};
 use store::resources::{self, Stored};
-use store::{Error, Store, Tx};
+use store::{Error, Store, Tx, settings};
 use types::KindName;
 use types::ids::WorkspaceId;
 
@@ -167,6 +167,48 @@ fn bump(tx: &mut Tx<'_>, name: &str) -> Result<(), Error> {
         Some(found) if found.version % 10 == 0 => resources::delete(tx, &found, "usr_test"),
         Some(found) => resources::update(tx, found).map(drop),
     }
+}
+
+/// Commits without a change of their own may be what a change had to wait for. The timer never comes
+/// here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_was_held_back_is_read_after_a_commit_without_one() {
+    let place = Place::postgres();
+    let store = place.open().await;
+    let mut follower = store.follow(0, Duration::MAX);
+    let (began, older) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let holding = store.clone();
+    let holder = tokio::spawn(async move {
+        let hold = move |tx: &mut Tx<'_>| {
+            settings::set(tx, "held", "1")?;
+            began.send(()).unwrap();
+            ended.recv().unwrap();
+            Ok::<_, Error>(())
+        };
+        holding.write(hold).await.unwrap();
+    });
+    tokio::task::spawn_blocking(move || older.recv().unwrap()).await.unwrap();
+    write_agent(&store, "a".into()).await;
+    let mut next = Box::pin(async move { follower.next().await });
+    // It asks for changes now, before the other read does.
+    tokio::select! {
+        biased;
+        _ = &mut next => panic!("a change was read before a lower revision could be"),
+        () = std::future::ready(()) => {}
+    }
+    assert_eq!(store.read(|tx| feed::since(tx, None, 0, 10)).await.unwrap(), []);
+    let following = tokio::spawn(next);
+    end.send(()).unwrap();
+    holder.await.unwrap();
+    // A transaction of another test may hold it back for longer.
+    let committing = async {
+        while !following.is_finished() {
+            store.write(|tx| settings::set(tx, "later", "1")).await.unwrap();
+        }
+    };
+    tokio::time::timeout(PATIENCE, committing).await.unwrap();
+    assert_eq!(following.await.unwrap().unwrap()[0].name, "a");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,7 +45,7 @@ impl Writer {
                 Ok(recorded) => {
                     self.publish(recorded);
                     batch.into_iter().for_each(Job::answer);
-                    self.shared.committed.send_modify(|count| *count += 1);
+                    self.shared.note_commit(self.newest);
                     self.checkpoints.after_commit(&self.conn);
                 }
                 Err(error) => self.undo(batch, error),
