@@ -50,15 +50,21 @@ pub(crate) enum Error {
     Failed(String),
 }
 
-/// Returns whether something failed because a file or folder is not there.
-fn is_missing(source: &io::Error) -> bool {
-    matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
 impl Error {
     pub(crate) fn io(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let act = act.into();
         move |source| Self::Io { act, source }
+    }
+
+    /// Like [`Error::io`], for reading what the user has named, which may not be there.
+    pub(crate) fn reading(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let act = act.into();
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                Self::Absent(format!("cannot {act}: there is no such file or folder"))
+            }
+            _ => Self::Io { act, source },
+        }
     }
 
     pub(crate) fn exit(&self) -> Exit {
@@ -67,7 +73,6 @@ impl Error {
             Self::Settings(_) | Self::ContextFile { .. } => Exit::Settings,
             Self::NotSignedIn | Self::NotSignedInTo { .. } | Self::NoCredentials(_) => Exit::SignIn,
             Self::Absent(_) => Exit::NotFound,
-            Self::Io { source, .. } if is_missing(source) => Exit::NotFound,
             Self::Taken(_) => Exit::Conflict,
             Self::Answer { status, .. } => Exit::of_status(*status),
             Self::Unreachable { .. } => Exit::Unreachable,

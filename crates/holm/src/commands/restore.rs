@@ -26,15 +26,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
-    let file = args.file.display();
-    std::fs::metadata(&args.file).map_err(Error::io(format!("read {file}")))?;
+    let config = args.place.load(&[])?;
+    let act = format!("read {}", args.file.display());
+    std::fs::metadata(&args.file).map_err(Error::reading(act))?;
     let failed = |source| Error::Store { act: format!("restore {}", args.file.display()), source };
     if args.verify {
         store::backup::verify(&args.file).map_err(failed)?;
         term::say("the backup is whole");
         return Ok(Exit::Success);
     }
-    let config = args.place.load(&[])?;
     setup::make_folder(&config)?;
     let bar = progress::counter("rows");
     let shown = bar.clone();

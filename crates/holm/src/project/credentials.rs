@@ -18,8 +18,8 @@ pub(crate) fn docker_config(
     }
     let mut config = json!({});
     if let Some(file) = file {
-        let text =
-            std::fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())))?;
+        let text = std::fs::read_to_string(file)
+            .map_err(Error::reading(format!("read {}", file.display())))?;
         // The parser's message may quote the file, which contains credentials.
         config = serde_json::from_str(&text).map_err(|_| Error::Document {
             place: file.display().to_string(),

@@ -130,7 +130,7 @@ fn read_path(
     documents: &mut Vec<Document>,
 ) -> Result<(), Error> {
     let act = || format!("read {}", path.display());
-    let about = fs::metadata(path).map_err(Error::io(act()))?;
+    let about = fs::metadata(path).map_err(Error::reading(act()))?;
     if about.is_file() {
         let name = path.display().to_string();
         let file = fs::File::open(path).map_err(Error::io(act()))?;

@@ -19,8 +19,8 @@ impl Secrets {
     pub(crate) fn read(files: &[PathBuf], pairs: &[String]) -> Result<Self, Error> {
         let mut given = BTreeMap::new();
         for file in files {
-            let text =
-                fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())))?;
+            let text = fs::read_to_string(file)
+                .map_err(Error::reading(format!("read {}", file.display())))?;
             for (at, line) in text.lines().enumerate() {
                 let place = || format!("{}:{}", file.display(), at + 1);
                 if let Some((name, value)) = parse_line(line)

@@ -15,7 +15,7 @@ use tokio::fs::File;
 const AT_ONCE: usize = 4;
 
 pub(super) async fn upload(from: &Path, sandbox: &Workload, to: &str) -> Result<Copied, Error> {
-    let about = from.metadata().map_err(Error::io(format!("read {}", from.display())))?;
+    let about = from.metadata().map_err(Error::reading(format!("read {}", from.display())))?;
     let shown = from.to_string_lossy();
     // An existing folder receives the copy inside it, as with other tools.
     let into = to.ends_with('/') || sandbox.list(to).await?.is_some();
@@ -35,7 +35,7 @@ pub(super) async fn upload(from: &Path, sandbox: &Workload, to: &str) -> Result<
 async fn upload_folder(from: &Path, sandbox: &Workload, to: &str) -> Result<Copied, Error> {
     let found = walk(from, &|_, _| false)?;
     tell_left_out(&found.left_out);
-    let mode = from.metadata().map_err(Error::io(format!("read {}", from.display())))?;
+    let mode = from.metadata().map_err(Error::reading(format!("read {}", from.display())))?;
     sandbox.make_folder(to, mode.permissions().mode() & 0o777).await?;
     // Folders come first, so that each gets its own permissions.
     for folder in found.entries.iter().filter(|entry| entry.kind == Kind::Folder) {
@@ -60,6 +60,7 @@ async fn send(
     mode: u32,
     bar: &Bytes,
 ) -> Result<(), Error> {
-    let content = File::open(from).await.map_err(Error::io(format!("read {}", from.display())))?;
+    let content =
+        File::open(from).await.map_err(Error::reading(format!("read {}", from.display())))?;
     sandbox.put_file(to, mode, content, &|sent| bar.add(sent)).await
 }

@@ -175,7 +175,8 @@ fn plan(
 /// Derives a name from that of the folder: lower-case letters, digits and hyphens.
 fn name_of(folder: &Path) -> Result<String, Error> {
     let unnamed = || Error::Usage("the project has no name: give it with --name".into());
-    let full = folder.canonicalize().map_err(Error::io(format!("read {}", folder.display())))?;
+    let full =
+        folder.canonicalize().map_err(Error::reading(format!("read {}", folder.display())))?;
     let name = full.file_name().and_then(|name| name.to_str()).ok_or_else(unnamed)?;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = name.chars().map(plain).collect();

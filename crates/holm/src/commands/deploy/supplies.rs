@@ -35,7 +35,8 @@ impl Supplies {
         }
         let mut environment = Vec::new();
         for file in &self.build_env_file {
-            let text = fs::read(file).map_err(Error::io(format!("read {}", file.display())))?;
+            let text =
+                fs::read(file).map_err(Error::reading(format!("read {}", file.display())))?;
             environment.extend(text);
             environment.push(b'\n');
         }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, store: &Store) -> Result<Exit, Error> {
     let act = format!("import {}", args.path.display());
-    std::fs::metadata(&args.path).map_err(Error::io(&act))?;
+    std::fs::metadata(&args.path).map_err(Error::reading(&act))?;
     let naming = match args.name {
         Some(name) => Naming::As(local::public_name(&name)?),
         None => Naming::Own { reserved: &IMAGE_TYPES },

@@ -55,7 +55,7 @@ fn recipes(names: Vec<String>, all: bool) -> Result<Vec<Recipe>, Error> {
 
 fn written(file: &str) -> Result<Recipe, Error> {
     let act = format!("read the recipe {file}");
-    std::fs::metadata(file).map_err(Error::io(&act))?;
+    std::fs::metadata(file).map_err(Error::reading(&act))?;
     let recipe = Recipe::open(Path::new(file)).map_err(|error| failed(&act, &error))?;
     for name in iter::once(&recipe.name).chain(&recipe.aliases) {
         local::public_name(&name.to_string())?;

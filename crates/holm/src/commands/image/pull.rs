@@ -30,7 +30,7 @@ pub(super) async fn run(args: Args, store: &Store) -> Result<Exit, Error> {
     let credentials = match args.docker_config {
         Some(file) => {
             let act = format!("read {}", file.display());
-            let bytes = std::fs::read(&file).map_err(Error::io(&act))?;
+            let bytes = std::fs::read(&file).map_err(Error::reading(&act))?;
             Credentials::from_docker_config(&bytes, &name).map_err(|error| failed(&act, &error))?
         }
         None => Credentials::None,

@@ -158,7 +158,7 @@ fn body(args: &Args) -> Result<Value, Error> {
 fn read_file(file: &Path) -> Result<String, Error> {
     if file != Path::new("-") {
         return std::fs::read_to_string(file)
-            .map_err(Error::io(format!("read {}", file.display())));
+            .map_err(Error::reading(format!("read {}", file.display())));
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(Error::io("read standard input"))?;
