@@ -5,8 +5,7 @@ use control::machine::{Launch, Machine, MachineFault, Work};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
 use host::{LocalMachine, MachineControl};
 use images::{Config, Digest};
-use std::fs::DirEntry;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -103,6 +102,7 @@ impl Place {
     pub(crate) fn kill(&self, instance: &InstanceName) {
         let end = Instant::now() + PATIENCE;
         loop {
+            thaw(instance);
             let there = processes(instance);
             if there.is_empty() {
                 return;
@@ -133,15 +133,30 @@ impl Place {
     }
 }
 
-/// Returns the processes of an instance, as its control group lists them.
+/// Returns the processes of an instance, as its control groups list them.
 fn processes(instance: &InstanceName) -> Vec<String> {
-    let node = format!("host-test-{}", std::process::id());
-    // For both versions of control groups.
-    let roots = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(|root| Path::new(root).join(&node));
-    let owners = roots.iter().filter_map(|root| std::fs::read_dir(root).ok()).flatten();
-    let file = |owner: DirEntry| owner.path().join(instance.as_str()).join("cgroup.procs");
-    let texts = owners.filter_map(|owner| std::fs::read_to_string(file(owner.unwrap())).ok());
+    let texts = groups(instance)
+        .into_iter()
+        .filter_map(|group| std::fs::read_to_string(group.join("cgroup.procs")).ok());
     texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// Lets a sleeping instance go on: in version 1 of control groups, what is frozen does not end
+/// before that.
+fn thaw(instance: &InstanceName) {
+    for state in groups(instance).into_iter().map(|group| group.join("freezer.state")) {
+        if state.exists() {
+            std::fs::write(state, "THAWED").unwrap();
+        }
+    }
+}
+
+/// Returns the control groups of an instance, for both versions.
+fn groups(instance: &InstanceName) -> Vec<PathBuf> {
+    let node = format!("host-test-{}", std::process::id());
+    let roots = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/freezer", "/sys/fs/cgroup"];
+    let owners = roots.into_iter().filter_map(|root| Path::new(root).join(&node).read_dir().ok());
+    owners.flatten().map(|owner| owner.unwrap().path().join(instance.as_str())).collect()
 }
 
 impl Running {
