@@ -271,6 +271,7 @@ mod tests {
     const NOT_SHOWN: &[&str] = &[
         "/deliveries",
         "/share",
+        "/tags",
         "/publicIps",
         "{connectionName}/models",
         "/pending-image-shares",
