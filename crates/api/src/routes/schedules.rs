@@ -24,22 +24,38 @@ const METRICS_DAYS_MAX: i64 = 7;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+pub(crate) enum ListedType {
+    Cron,
+    At,
+}
+
+impl ListedType {
+    /// Returns what occurs in the stored schedules of this type and in no others: in texts that
+    /// users write, quotes are escaped, and no other member is named `type`.
+    const fn wish(self) -> &'static str {
+        match self {
+            Self::Cron => r#""type":"cron""#,
+            Self::At => r#""type":"at""#,
+        }
+    }
+}
+
+/// A type in the list of one sandbox, where the interface ignores unknown ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum TypeFilter {
     Cron,
     At,
-    /// The interface ignores unknown types.
     #[serde(other)]
     #[schemars(skip)]
     Any,
 }
 
 impl TypeFilter {
-    /// Returns what occurs in the stored schedules of this type and in no others: in texts that
-    /// users write, quotes are escaped, and no other member is named `type`.
-    fn wish(self) -> Option<&'static str> {
+    const fn listed(self) -> Option<ListedType> {
         match self {
-            Self::Cron => Some(r#""type":"cron""#),
-            Self::At => Some(r#""type":"at""#),
+            Self::Cron => Some(ListedType::Cron),
+            Self::At => Some(ListedType::At),
             Self::Any => None,
         }
     }
@@ -66,7 +82,7 @@ pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Sc
     let (context, parents, version) = (call.context(), call.path.all(), call.version);
     let ScheduleQuery { limit, cursor, sort, q, kind } = call.query.clone();
     let asked = ListQuery { limit, cursor, sort, q, ..ListQuery::default() };
-    let wish = kind.and_then(TypeFilter::wish);
+    let wish = kind.and_then(TypeFilter::listed).map(ListedType::wish);
     let among = Among { parents: Some(parents.clone()), wish };
     let work = move |tx: &mut Tx<'_>| {
         engine::require_parent::<Schedule>(&context, tx, &parents)?;
@@ -91,7 +107,7 @@ pub(crate) struct WorkspaceScheduleQuery {
     pub sandbox: Option<String>,
     /// Only schedules of this type.
     #[serde(rename = "type")]
-    pub kind: Option<TypeFilter>,
+    pub kind: Option<ListedType>,
 }
 
 /// Lists the schedules of all sandboxes.
@@ -101,7 +117,7 @@ pub(crate) async fn list_all(
     let (context, version) = (call.context(), call.version);
     let WorkspaceScheduleQuery { limit, cursor, sort, q, sandbox, kind } = call.query.clone();
     let asked = ListQuery { limit, cursor, sort: sort.into(), q, ..ListQuery::default() };
-    let wish = kind.and_then(TypeFilter::wish);
+    let wish = kind.map(ListedType::wish);
     let among = Among { parents: given(sandbox).map(|name| vec![name]), wish };
     let work = move |tx: &mut Tx<'_>| engine::list_among(&context, tx, &among, &asked, version);
     Ok(call.app.store.read(work).await?)
