@@ -85,6 +85,9 @@ pub enum DriveFault {
     /// The instance no longer exists.
     #[error("the instance is gone")]
     Gone,
+    /// The machine has no room left.
+    #[error("{0}")]
+    Full(String),
     #[error("{0}")]
     Broken(String),
 }

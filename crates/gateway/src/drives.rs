@@ -123,6 +123,7 @@ fn status(refusal: &DriveRefusal) -> StatusCode {
     match refusal {
         DriveRefusal::Bad(_) => StatusCode::BAD_REQUEST,
         DriveRefusal::Busy(_) => StatusCode::CONFLICT,
+        DriveRefusal::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
         DriveRefusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -26,7 +26,10 @@ fn drive_fault(error: &DriveError) -> DriveFault {
         DriveError::Place(why) => DriveFault::Place(why.clone()),
         DriveError::InUse => DriveFault::InUse,
         DriveError::Gone => DriveFault::Gone,
-        other => DriveFault::Broken(chain(other)),
+        other => match no_space(other) {
+            Some(why) => DriveFault::Full(why),
+            None => DriveFault::Broken(chain(other)),
+        },
     }
 }
 

@@ -42,6 +42,9 @@ pub enum DriveRefusal {
     /// Something else is mounted at that path.
     #[error("{0}")]
     Busy(String),
+    /// The machine has no room left.
+    #[error("{0}")]
+    Full(String),
     #[error("{0}")]
     Failed(String),
 }

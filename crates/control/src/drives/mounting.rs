@@ -277,6 +277,7 @@ fn refusal(fault: DriveFault) -> DriveRefusal {
     match fault {
         DriveFault::Place(why) => DriveRefusal::Bad(why),
         DriveFault::InUse | DriveFault::Gone => DriveRefusal::Failed(fault.to_string()),
+        DriveFault::Full(why) => DriveRefusal::Full(why),
         DriveFault::Broken(why) => {
             tracing::error!(why, "a drive could not be mounted or unmounted");
             DriveRefusal::Failed("the machine failed; its log says why".into())
