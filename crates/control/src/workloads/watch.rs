@@ -74,9 +74,24 @@ async fn read_all(control: &Control) -> Result<(), Error> {
     control.workloads.tasks.spawn(tunnels::restore_all(control.clone()));
     volume::collect(control, &rows);
     snapshot::collect(control, &rows);
-    // Whatever kind they had, no row asks for them.
-    let orphans = control.workloads.deployments.ids().into_iter().filter(|id| !rows.contains(id));
-    orphans.for_each(|id| soon::reconcile(control, KindName::Agent, id));
+    let known = control.workloads.deployments.ids();
+    reconcile_unread(control, known.into_iter().filter(|id| !rows.contains(id)).collect()).await
+}
+
+/// Reconciles deployments whose rows were not among those read: they are gone, or were made
+/// meanwhile.
+async fn reconcile_unread(control: &Control, ids: Vec<ResourceId>) -> Result<(), Error> {
+    let work = move |tx: &mut Tx<'_>| {
+        let kind_of = |id: &ResourceId| {
+            let row = resources::find_by_id(tx, id)?;
+            // One that is gone is ended in the same way whatever its kind was.
+            Ok::<_, Error>((row.map_or(KindName::Agent, |row| row.kind), id.clone()))
+        };
+        ids.iter().map(kind_of).collect::<Result<Vec<_>, _>>()
+    };
+    for (kind, id) in control.store.read(work).await? {
+        soon::reconcile(control, kind, id);
+    }
     Ok(())
 }
 
