@@ -2,13 +2,16 @@
 
 use crate::drives::Drives;
 use crate::guard::Guard;
+use crate::problem::Problem;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::tunnels::Tunnels;
+use crate::wire::Unanswered;
 use admission::{Pool, Recheck};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch;
 use types::World;
+use types::edge::WorkloadRoute;
 
 pub(crate) struct Context {
     pub(crate) settings: Arc<Settings>,
@@ -25,4 +28,15 @@ pub(crate) struct Context {
     pub(crate) recheck: Recheck,
     /// Notified when all exchanges in progress have to be checked again.
     pub(crate) recheck_due: watch::Sender<()>,
+}
+
+impl Context {
+    /// Returns what to tell the caller of a request that got no answer. A workload that was deleted
+    /// meanwhile does not exist, whatever broke off first.
+    pub(crate) fn unanswered(&self, workload: &WorkloadRoute, why: Unanswered) -> Problem {
+        match self.routes.workload_by_id(&workload.id) {
+            None => Problem::NoWorkload,
+            Some(_) => Problem::Unanswered { kind: workload.kind, why },
+        }
+    }
 }

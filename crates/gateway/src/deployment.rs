@@ -166,7 +166,7 @@ impl Chooser<'_> {
                 Some(_) if in_session && self.has_ended(&turn, &why) => {
                     return Err(Problem::SessionLost);
                 }
-                _ => return Err(Problem::Unanswered { kind: to.workload.kind, why }),
+                _ => return Err(self.context.unanswered(&to.workload, why)),
             }
         }
     }

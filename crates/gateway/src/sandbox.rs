@@ -29,8 +29,8 @@ impl Inner {
         let upgrades = is_guest_upgrade(&ask);
         let instance = upgrades.then(|| Arc::clone(visit.instance()));
         let answer = exchange(visit, ask, timing).await;
-        let kind = to.workload.kind;
-        let mut answer = answer.map_err(|Failed { why, .. }| Problem::Unanswered { kind, why })?;
+        let mut answer =
+            answer.map_err(|Failed { why, .. }| self.context.unanswered(&to.workload, why))?;
         if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
             let given = self.standby.give_wanted_program(&instance, response.headers_mut());
             Box::pin(given).await;

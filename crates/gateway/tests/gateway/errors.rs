@@ -1,12 +1,14 @@
 //! What the edge answers when a workload does not.
 
-use crate::stage::{Stage, request, settings};
+use crate::stage::{Reply, Stage, get, request, settings};
 use gateway::Settings;
 use http_body_util::Full;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use types::edge::RouteChange;
+use types::ids::ResourceId;
 
 #[tokio::test]
 async fn each_refusal_has_its_code() {
@@ -127,6 +129,20 @@ async fn a_head_that_is_large_and_never_ends_is_given_up() {
     });
     stage.get("/acme/sandboxes/box/port/7/").await.problem(502, "WORKLOAD_NO_ANSWER");
     endless.await.unwrap();
+}
+
+/// Its connection breaks off before anything else can tell why.
+#[tokio::test]
+async fn what_is_deleted_while_it_is_asked_is_not_there() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", 7, listener.local_addr().unwrap());
+    let asking = tokio::spawn(stage.begin(get("/acme/sandboxes/box/port/7/")));
+    let (asked, _) = listener.accept().await.unwrap();
+    stage.gateway.routes().apply(RouteChange::Gone(ResourceId::known("acme/box")));
+    drop(asked);
+    Reply::read(asking.await.unwrap()).await.problem(404, "WORKLOAD_NOT_FOUND");
 }
 
 #[tokio::test]
