@@ -4,6 +4,10 @@
 //! A file is written beside its place, flushed, and renamed; then its folder is flushed, because
 //! without that a power cut can take the new name away again.
 
+mod pool;
+
+pub use pool::FilePool;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;

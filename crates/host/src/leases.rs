@@ -2,11 +2,11 @@
 //! something runs on it. On disk, because instances outlive this program.
 
 use control::machine::Launch;
-use files::Readers;
+use files::FilePool;
 use images::{Digest, Image, Lease, Store};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 use types::instance::{GUEST_PORT, InstanceName, REPLICA_GUEST_PORT};
 
@@ -49,7 +49,7 @@ impl Purpose {
 }
 
 pub(crate) struct Leases {
-    folder: PathBuf,
+    notes: FilePool,
     state: Mutex<State>,
 }
 
@@ -86,17 +86,19 @@ impl Leases {
         let folder = node.join("leases");
         fs::create_dir_all(&folder)?;
         move_notes(&node.join("images"), &folder)?;
-        let leases = Self { folder, state: Mutex::default() };
-        for entry in fs::read_dir(&leases.folder)? {
+        let leases = Self { notes: FilePool::new(folder), state: Mutex::default() };
+        for entry in fs::read_dir(leases.notes.folder())? {
             let path = entry?.path();
             let id = path
                 .file_name()
                 .and_then(|name| name.to_str())
                 .and_then(|name| InstanceName::new(name).ok());
+            // `keep_only` removes what has another name.
+            let Some(id) = id else { continue };
             let note = fs::read(&path)?;
-            match (id, parse(&String::from_utf8_lossy(&note))) {
-                (Some(id), Some(used)) => leases.hold_again(id, used, store),
-                _ => {
+            match parse(&String::from_utf8_lossy(&note)) {
+                Some(used) => leases.hold_again(id, used, store),
+                None => {
                     tracing::warn!(path = %path.display(), "it cannot be read which image an instance runs on")
                 }
             }
@@ -138,12 +140,11 @@ impl Leases {
             Purpose::Work => format!("{digest} {WORK}"),
             Purpose::Replica => format!("{digest} {REPLICA}"),
         };
-        let path = self.folder.join(id.as_str());
         // Not flushed to disk: when the machine loses power, the instances are lost too.
-        files::replace_unflushed(&path, Readers::Anyone, note.as_bytes())?;
+        self.notes.put(id.as_str(), note.as_bytes())?;
         let image = self.hold(id, digest, purpose, store)?;
         if image.is_none() {
-            fs::remove_file(path)?;
+            self.notes.remove(id.as_str())?;
         }
         Ok(image)
     }
@@ -194,20 +195,20 @@ impl Leases {
             used.lease = used.lease.take().filter(|_| used.instances > 0);
         }
         drop(state);
-        if let Err(error) = fs::remove_file(self.folder.join(id.as_str())) {
+        if let Err(error) = self.notes.remove(id.as_str()) {
             tracing::warn!(%error, instance = %id, "the note of an image in use could not be removed");
         }
     }
 
     /// Gives back what instances held that no longer exist, and removes their notes, even those
-    /// that cannot be read.
+    /// that cannot be read, and whatever else an earlier run has left.
     pub(crate) fn keep_only(&self, instances: &HashSet<InstanceName>) -> io::Result<()> {
         let gone: Vec<InstanceName> =
             self.state.lock().users.keys().filter(|id| !instances.contains(*id)).cloned().collect();
         for id in gone {
             self.give_back(&id);
         }
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(self.notes.folder())? {
             let entry = entry?;
             let id = entry.file_name().to_str().and_then(|name| InstanceName::new(name).ok());
             if !id.is_some_and(|id| instances.contains(&id)) {

@@ -143,6 +143,7 @@ fn of_earlier_boot(
     record: Option<Record>,
 ) -> io::Result<Origin> {
     let unreadable = Record {
+        id: Some(id.clone()),
         boot: String::new(),
         slot: 0,
         memory_mb: 0,

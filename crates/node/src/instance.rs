@@ -373,6 +373,7 @@ mod tests {
     fn ended(stores: &Arc<Stores>, exit: Exit) -> Instance {
         let at = stores.world.now();
         let record = Record {
+            id: None,
             boot: String::new(),
             slot: 0,
             memory_mb: 64,

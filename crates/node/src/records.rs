@@ -4,14 +4,14 @@
 //! Replacing the file instead would make the kernel write it to disk at once, which takes longer
 //! than making an instance's control groups. Nothing is flushed: the kernel keeps what a killed
 //! process has written, and when the machine itself stops, the instances are gone too. Then only
-//! the name of the file matters.
+//! the name of the file matters, since it may have the content of an earlier instance.
 
 use crate::body_kind::BodyKind;
 use crate::owner::Owner;
 use crate::process::Identity;
 use crate::settings::Firewall;
 use crate::snapshots::SnapshotName;
-use files::Readers;
+use files::FilePool;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
@@ -22,6 +22,10 @@ use types::instance::{Exit, InstanceName, VolumeName};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
+    /// The instance; missing in records of earlier releases. A line about another one does not
+    /// count: files are used again, and a power cut may bring back what they had.
+    #[serde(default)]
+    pub(crate) id: Option<InstanceName>,
     /// The machine's boot that the rest is about.
     pub(crate) boot: String,
     /// The slot of the network pool. Stored under the name that earlier releases used.
@@ -65,7 +69,7 @@ pub(crate) struct End {
 
 #[derive(Debug)]
 pub(crate) struct Records {
-    folder: PathBuf,
+    files: FilePool,
     /// Locked while a record is read and part of it changed.
     changing: Mutex<()>,
 }
@@ -74,14 +78,13 @@ impl Records {
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let folder = folder.join("instances");
         fs::create_dir_all(&folder)?;
-        Ok(Self { folder, changing: Mutex::new(()) })
+        Ok(Self { files: FilePool::new(folder), changing: Mutex::new(()) })
     }
 
     /// Makes the file.
     pub(crate) fn put(&self, id: &InstanceName, record: &Record) -> io::Result<()> {
-        // Ids have no dots, so the temporary file beside it never belongs to another instance.
-        // Instances end with the machine, so records need not survive a power cut.
-        files::replace_unflushed(&self.path(id), Readers::Anyone, &serde_json::to_vec(record)?)
+        // Ids have no dots, so temporary files and spares never belong to an instance.
+        self.files.put(id.as_str(), &serde_json::to_vec(record)?)
     }
 
     /// Adds a new version of the record to an existing file.
@@ -113,24 +116,23 @@ impl Records {
     }
 
     pub(crate) fn of(&self, id: &InstanceName) -> io::Result<Record> {
-        Ok(read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?)
+        Ok(read(&self.path(id), id)?.ok_or(io::ErrorKind::InvalidData)?)
     }
 
     pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
-        match fs::remove_file(self.path(id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.files.remove(id.as_str())
     }
 
-    /// Returns all instances that have a file, with what can be read of it.
+    /// Returns all instances that have a file, with what can be read of it. Removes what else an
+    /// earlier node has left. Called before the first file is made.
     pub(crate) fn list(&self) -> io::Result<Vec<(InstanceName, Option<Record>)>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(self.files.folder())? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str());
             if let Some(id) = name.and_then(|name| InstanceName::new(name).ok()) {
-                found.push((id, read(&path).ok().flatten()));
+                let record = read(&path, &id).ok().flatten();
+                found.push((id, record));
             } else {
                 fs::remove_file(&path)?;
             }
@@ -139,14 +141,15 @@ impl Records {
     }
 
     fn path(&self, id: &InstanceName) -> PathBuf {
-        self.folder.join(id.as_str())
+        self.files.path(id.as_str())
     }
 }
 
-fn read(file: &Path) -> io::Result<Option<Record>> {
+fn read(file: &Path, id: &InstanceName) -> io::Result<Option<Record>> {
+    let is_its = |record: &Record| record.id.as_ref().is_none_or(|of| of == id);
     Ok(fs::read(file)?
         .rsplit(|byte| *byte == b'\n')
-        .find_map(|line| serde_json::from_slice(line).ok()))
+        .find_map(|line| serde_json::from_slice(line).ok().filter(is_its)))
 }
 
 #[cfg(test)]
@@ -155,6 +158,7 @@ mod tests {
 
     fn record(slot: u32) -> Record {
         Record {
+            id: None,
             boot: "now".into(),
             slot,
             memory_mb: 64,
@@ -185,6 +189,20 @@ mod tests {
         records.put_end(&id, End { at: Timestamp::from_ms(1), exit: Exit::Code(0) }).unwrap();
         assert_eq!(slot(), 2);
         assert!(records.list().unwrap()[0].1.as_ref().unwrap().end.is_some());
+    }
+
+    #[test]
+    fn a_line_about_an_earlier_instance_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::open(folder.path()).unwrap();
+        let [earlier, id] = ["one", "two"].map(|id| InstanceName::new(id).unwrap());
+        let of = |id: &InstanceName, slot| Record { id: Some(id.clone()), ..record(slot) };
+        records.put(&id, &of(&id, 2)).unwrap();
+        records.change(&id, &of(&earlier, 1)).unwrap();
+        assert_eq!(records.of(&id).unwrap().slot, 2);
+        records.put(&id, &of(&earlier, 1)).unwrap();
+        assert!(records.of(&id).is_err());
+        assert!(records.list().unwrap()[0].1.is_none(), "known by its name");
     }
 
     #[test]

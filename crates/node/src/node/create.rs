@@ -102,6 +102,7 @@ fn in_slot(
 /// Returns the record as it is before anything else of the instance exists.
 fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
     Record {
+        id: Some(spec.id.clone()),
         boot: node.shared.boot.clone(),
         slot,
         memory_mb: spec.memory_mb,
