@@ -62,6 +62,23 @@ impl Netlink {
         Ok(rustix::net::netdevice::name_to_index(&self.socket, name)?)
     }
 
+    /// Has the kernel make no IPv6 address for an interface that is not up yet. It would make
+    /// routes for it and announce it, and search through all connections when it goes.
+    pub(super) fn without_own_ipv6(&mut self, index: u32) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWLINK, 0);
+        message.link(index, 0);
+        message.nest(libc::IFLA_AF_SPEC, |families| {
+            families.nest(fit(libc::AF_INET6), |six| {
+                six.bytes(ADDRESS_MODE, &[NO_ADDRESSES]);
+            });
+        });
+        match self.ask(message) {
+            // The kernel has no IPv6.
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Ok(()),
+            done => done,
+        }
+    }
+
     pub(super) fn set_up(&mut self, index: u32) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWLINK, 0);
         message.link(index, libc::IFF_UP.unsigned_abs());
@@ -181,6 +198,9 @@ impl Netlink {
 }
 
 const VETH_INFO_PEER: u16 = 1;
+/// The kernel's `IFLA_INET6_ADDR_GEN_MODE` and `IN6_ADDR_GEN_MODE_NONE`.
+const ADDRESS_MODE: u16 = 8;
+const NO_ADDRESSES: u8 = 1;
 
 fn create() -> u16 {
     flags(libc::NLM_F_CREATE | libc::NLM_F_EXCL)

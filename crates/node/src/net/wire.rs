@@ -24,6 +24,7 @@ impl Wire {
         let mut netlink = Netlink::open()?;
         netlink.add_pair(&self.outer_name, self.outer_hardware, self.inner_hardware, namespace)?;
         let index = netlink.index(&self.outer_name)?;
+        netlink.without_own_ipv6(index)?;
         netlink.set_up(index)?;
         netlink.add_neighbour(index, self.address, self.inner_hardware)?;
         netlink.add_route(index, self.address, 32, None)
