@@ -328,8 +328,8 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Starts the process. It shares this process's memory, so its cost does not grow with the
-    /// heap.
+    /// Starts the process. It shares this process's memory and descriptors, so its cost does not
+    /// grow with either.
     ///
     /// For some limits (watches, queues, locked memory, namespaces) the kernel counts what a user
     /// namespace uses against the user who made it, too. So `owner` makes it: instances that all

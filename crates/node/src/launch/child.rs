@@ -11,9 +11,22 @@ use rustix::fd::RawFd;
 use rustix::io;
 use rustix::process::Pid;
 
+/// The descriptors that a process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    /// A copy of the node's. It takes the longer to make and to close, the more the node has open.
+    Copied,
+    /// The node's own, for a process that leaves all of them as they are.
+    Shared,
+}
+
 /// Starts the first process and waits until it has ended.
-pub(super) fn spawn_held(task: &Task, stack: *mut c_void) -> io::Result<Pid> {
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+pub(super) fn spawn_held(task: &Task, stack: *mut c_void, table: Table) -> io::Result<Pid> {
+    let files = match table {
+        Table::Copied => 0,
+        Table::Shared => libc::CLONE_FILES,
+    };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | files | libc::SIGCHLD;
     // SAFETY: CLONE_VFORK holds this thread, and so the task and the stack, until the process has
     // ended. Needed: std and rustix start processes only by fork or exec.
     let pid = unsafe { libc::clone(run, stack, flags, std::ptr::from_ref(task).cast_mut().cast()) };

@@ -55,7 +55,7 @@ pub(crate) fn start(launch: &Launch<'_>) -> Result<Started, LaunchError> {
     let first = Task { steps: &raw const *first_steps, report: report_at, first_step: 0 };
 
     let blocked = SignalsBlocked::new();
-    let first_pid = child::spawn_held(&first, sys::stack_top(&mut stacks.0));
+    let first_pid = child::spawn_held(&first, sys::stack_top(&mut stacks.0), child::Table::Shared);
     drop(blocked);
     sys::reap(first_pid.map_err(LaunchError::Clone)?);
 

@@ -55,7 +55,7 @@ pub(crate) fn start(tool: &Tool<'_>) -> Result<Pid, LaunchError> {
     let mut stack = vec![0_u8; sys::STACK_BYTES];
     let task = Task { steps: &raw const *steps, report: &raw mut report, first_step: 0 };
     let blocked = SignalsBlocked::new();
-    let pid = child::spawn_held(&task, sys::stack_top(&mut stack));
+    let pid = child::spawn_held(&task, sys::stack_top(&mut stack), child::Table::Copied);
     drop(blocked);
     let pid = pid.map_err(LaunchError::Clone)?;
     if report.errno != 0 {
