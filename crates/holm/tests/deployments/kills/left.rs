@@ -19,8 +19,8 @@ pub(super) fn found(data: &Path) -> Found {
         .collect();
     BTreeMap::from([
         ("instances", groups.iter().map(|group| group.display().to_string()).collect()),
-        ("records of instances", names(&data.join("node/instances"))),
-        ("leases of images", names(&data.join("node/leases"))),
+        ("records of instances", of_instances(&data.join("node/instances"))),
+        ("leases of images", of_instances(&data.join("node/leases"))),
         ("disks", names(&data.join("node/scratch"))),
         ("mounts", mounts(data)),
         ("users of the images", names(&images.join("scratch"))),
@@ -42,6 +42,11 @@ fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.collect()
+}
+
+/// Returns the files that are named after an instance. Spares for the next ones have a dot.
+fn of_instances(folder: &Path) -> Vec<String> {
+    names(folder).into_iter().filter(|name| !name.contains('.')).collect()
 }
 
 /// Returns layers without their files, or without the mark that they are complete.
