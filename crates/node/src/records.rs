@@ -149,7 +149,9 @@ fn read(file: &Path, id: &InstanceName) -> io::Result<Option<Record>> {
     let is_its = |record: &Record| record.id.as_ref().is_none_or(|of| of == id);
     Ok(fs::read(file)?
         .rsplit(|byte| *byte == b'\n')
-        .find_map(|line| serde_json::from_slice(line).ok().filter(is_its)))
+        .find_map(|line| serde_json::from_slice(line).ok().filter(is_its))
+        // A line that is made from this one must say whose it is.
+        .map(|record| Record { id: Some(id.clone()), ..record }))
 }
 
 #[cfg(test)]

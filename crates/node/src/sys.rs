@@ -343,7 +343,7 @@ impl Sleeper {
             rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() as usize,
         );
         // SAFETY: the stack belongs to the returned value, which waits for the process before it
-        // frees it. Needed: user namespaces are made by processes, and std cannot start one without
+        // frees it. The process touches none of the descriptors that it shares. Needed: user namespaces are made by processes, and std cannot start one without
         // exec.
         let pid = unsafe { libc::clone(sleep, stack_top(&mut stack), flags, parent) };
         let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(last_error)?;

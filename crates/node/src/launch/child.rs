@@ -16,7 +16,8 @@ use rustix::process::Pid;
 pub(super) enum Table {
     /// A copy of the node's. It takes the longer to make and to close, the more the node has open.
     Copied,
-    /// The node's own, for a process that leaves all of them as they are.
+    /// The node's own, for a process that leaves all of them as they are. One that it opens itself,
+    /// it closes.
     Shared,
 }
 
@@ -27,8 +28,8 @@ pub(super) fn spawn_held(task: &Task, stack: *mut c_void, table: Table) -> io::R
         Table::Shared => libc::CLONE_FILES,
     };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | files | libc::SIGCHLD;
-    // SAFETY: CLONE_VFORK holds this thread, and so the task and the stack, until the process has
-    // ended. Needed: std and rustix start processes only by fork or exec.
+    // SAFETY: CLONE_VFORK holds this thread, and so the task, the stack and its descriptors, until
+    // the process has ended. Needed: std and rustix start processes only by fork or exec.
     let pid = unsafe { libc::clone(run, stack, flags, std::ptr::from_ref(task).cast_mut().cast()) };
     Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(sys::last_error)
 }
