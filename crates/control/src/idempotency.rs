@@ -52,23 +52,36 @@ impl JsonAnswer {
 /// Runs `act` in one transaction. With a key it runs only once: the answer is kept in the same
 /// transaction, sealed because it may have a secret that is shown only once, and repetitions get it
 /// again.
-pub async fn once<T, E>(
+pub fn once<T, E>(
     store: &Store,
     key: Option<RequestKey>,
     mut act: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
-) -> Result<JsonAnswer, E>
+) -> impl Future<Output = Result<JsonAnswer, E>> + Send
 where
     T: Serialize + 'static,
     E: From<Error> + From<store::Error> + Send + 'static,
 {
-    let Some(request) = key else {
-        return store.write(move |tx| act(tx).map(|value| JsonAnswer::of(&value))).await;
-    };
+    let act = move |tx: &mut Tx<'_>| act(tx).map(|value| JsonAnswer::of(&value));
+    once_answered(store, key, Box::new(act))
+}
+
+type Act<E> = Box<dyn FnMut(&mut Tx<'_>) -> Result<JsonAnswer, E> + Send>;
+
+/// Does what [`once`] does, for all types of answers alike.
+async fn once_answered<E>(
+    store: &Store,
+    key: Option<RequestKey>,
+    mut act: Act<E>,
+) -> Result<JsonAnswer, E>
+where
+    E: From<Error> + From<store::Error> + Send + 'static,
+{
+    let Some(request) = key else { return store.write(act).await };
     let (keyring, seal_context) = (store.keyring(), request.seal_context());
     let RequestKey { realm, key, digest } = request;
     let work = move |tx: &mut Tx<'_>| match idempotency::claim(tx, &realm, &key, &digest)? {
         Claim::New => {
-            let answer = JsonAnswer::of(&act(tx)?);
+            let answer = act(tx)?;
             let text = String::from_utf8_lossy(&answer.body).into_owned();
             let sealed = keyring.read().seal(&seal_context, &text)?;
             idempotency::record(tx, &realm, &key, SUCCESS.into(), &sealed)?;

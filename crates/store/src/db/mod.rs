@@ -71,9 +71,10 @@ impl Store {
     /// Creates the key file, unless its keys are only missing: the database has secrets that a new
     /// key could not open.
     fn create_keys(&self) -> Result<(), Error> {
-        let (job, result) = Work::new(rotation::used_keys);
+        let (job, done) = Job::new(work::of(rotation::used_keys));
         self.engine.submit(Access::Read, job)?;
-        let used: Vec<String> = received(result.blocking_recv())?;
+        let mut done = returned(done.blocking_recv())?;
+        let used = work::result::<Vec<String>, Error>(&mut *done)?;
         let path = &self.shared.keyring.path().display();
         match used.first() {
             None => self.shared.keyring.create(),
@@ -99,22 +100,32 @@ impl Store {
 
     /// Runs `work` in a transaction and returns once it is durable. An error of `work` undoes all
     /// of it. `work` may run more than once if the database asks for a repetition.
-    pub async fn write<T, E>(
+    pub fn write<T, E>(
         &self,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
+    ) -> impl Future<Output = Result<T, E>> + Send
     where
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let (job, result) = Work::new(work);
-        self.engine.submit(Access::Write, job)?;
-        received(result.await)
+        self.run(Access::Write, work)
     }
 
     /// Runs `work` on one consistent view of the database.
-    pub async fn read<T, E>(
+    pub fn read<T, E>(
         &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+    ) -> impl Future<Output = Result<T, E>> + Send
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        self.run(Access::Read, work)
+    }
+
+    async fn run<T, E>(
+        &self,
+        access: Access,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -140,10 +151,17 @@ impl Engine {
             Self::Postgres(engine) => engine.submit(access, job),
         }
     }
+
+    /// Has a thread do the work, and returns it with its result.
+    async fn run(&self, access: Access, work: Box<dyn Work>) -> Result<Box<dyn Work>, Error> {
+        let (job, done) = Job::new(work);
+        self.submit(access, job)?;
+        returned(done.await)
+    }
 }
 
-fn received<T, E: From<Error>>(
-    result: Result<Result<T, E>, oneshot::error::RecvError>,
-) -> Result<T, E> {
-    result.unwrap_or_else(|_| Err(Error::Unusable("the database thread has ended".into()).into()))
+fn returned(
+    done: Result<Box<dyn Work>, oneshot::error::RecvError>,
+) -> Result<Box<dyn Work>, Error> {
+    done.map_err(|_| Error::Unusable("the database thread has ended".into()))
 }

@@ -32,10 +32,10 @@ const RECONNECT_MAX: Duration = Duration::from_secs(2);
 /// uses will do.
 const MIGRATION_LOCK: i64 = 0x686f_6c6d_0001;
 
-type Work = (Access, Box<dyn Job>);
+type Queued = (Access, Job);
 
 pub(super) struct Engine {
-    queue: crossbeam_channel::Sender<Work>,
+    queue: crossbeam_channel::Sender<Queued>,
     waiting_max: usize,
 }
 
@@ -43,10 +43,10 @@ impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
         let connector = Connector::new(url, settings)?;
         let mut link = connector.connect()?;
-        alone(&mut link, shared, migrations::run)?;
+        migrate(&mut link, shared)?;
         follow_history(&mut link, shared)?;
         let (mut first, outage) = (Some(link), Outage::default());
-        let (queue, inbox) = crossbeam_channel::bounded::<Work>(settings.waiting_max);
+        let (queue, inbox) = crossbeam_channel::bounded::<Queued>(settings.waiting_max);
         for _ in 0..settings.connections.max(1) {
             let (shared, inbox) = (shared.clone(), inbox.clone());
             let (connector, outage) = (connector.clone(), outage.clone());
@@ -96,8 +96,8 @@ struct Thread {
 }
 
 impl Thread {
-    fn serve(&mut self, access: Access, mut job: Box<dyn Job>) {
-        match self.run(access, job.as_mut()) {
+    fn serve(&mut self, access: Access, mut job: Job) {
+        match self.run(access, &mut job) {
             Ok(Done::Written { newest }) => {
                 job.answer();
                 self.shared.note_commit(newest);
@@ -117,7 +117,7 @@ impl Thread {
 
     /// Runs a job to its end, after which the job holds its own result. If the connection turns out
     /// to have broken before anything was done, the job runs again on a new one.
-    fn run(&mut self, access: Access, job: &mut dyn Job) -> Result<Done, Error> {
+    fn run(&mut self, access: Access, job: &mut Job) -> Result<Done, Error> {
         let mut attempt = 1;
         let mut link = self.connected()?;
         loop {

@@ -20,7 +20,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use writer::{Inbox, Writer};
 
-type Queue = crossbeam_channel::Sender<Box<dyn Job>>;
+type Queue = crossbeam_channel::Sender<Job>;
 
 pub(super) struct Engine {
     writes: Queue,
@@ -55,7 +55,7 @@ impl Engine {
         Ok(Self { writes, reads, waiting_max: settings.waiting_max, _lock: lock })
     }
 
-    pub(super) fn submit(&self, access: Access, job: Box<dyn Job>) -> Result<(), Error> {
+    pub(super) fn submit(&self, access: Access, job: Job) -> Result<(), Error> {
         let queue = match access {
             Access::Read => &self.reads,
             Access::Write => &self.writes,

@@ -2,64 +2,100 @@
 
 use super::Tx;
 use crate::Error;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
 
-/// A closure with its result, whose types the threads need not know.
-pub(super) trait Job: Send {
-    /// Runs inside a transaction; returns `false` to have it undone. May be called again after an
-    /// undone attempt.
+/// A closure with room for its result, whose types the threads need not know. There are hundreds of
+/// closures, so whatever can be done without knowing the types is done by [`Job`].
+pub(super) trait Work: Send {
+    /// Runs the closure, and returns whether it succeeded.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
-    /// Sends the result, once it is durable.
-    fn answer(self: Box<Self>);
-    /// Sends an error instead of the result.
-    fn fail(self: Box<Self>, error: Error);
+    /// Makes an error the result.
+    fn fail(&mut self, error: Error);
+    /// Returns where the result is: an `Option<Result<T, E>>`.
+    fn result(&mut self) -> &mut dyn Any;
 }
 
-pub(super) struct Work<F, T, E> {
-    work: F,
-    answer: oneshot::Sender<Result<T, E>>,
-    done: Option<Result<T, E>>,
+struct Closure<F, T, E> {
+    closure: F,
+    result: Option<Result<T, E>>,
 }
 
-impl<F, T, E> Work<F, T, E> {
-    pub(super) fn new(work: F) -> (Box<Self>, oneshot::Receiver<Result<T, E>>) {
-        let (answer, result) = oneshot::channel();
-        (Box::new(Self { work, answer, done: None }), result)
-    }
-}
-
-impl<F, T, E> Job for Work<F, T, E>
+impl<F, T, E> Work for Closure<F, T, E>
 where
     F: FnMut(&mut Tx<'_>) -> Result<T, E> + Send,
-    T: Send,
-    E: From<Error> + Send,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
 {
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
+        let result = (self.closure)(tx);
+        self.result.insert(result).is_ok()
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.result = Some(Err(error.into()));
+    }
+
+    fn result(&mut self) -> &mut dyn Any {
+        &mut self.result
+    }
+}
+
+/// Wraps a closure, whose result [`result`] takes out again.
+pub(super) fn of<T, E>(
+    closure: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+) -> Box<dyn Work>
+where
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    Box::new(Closure { closure, result: None })
+}
+
+/// Takes the result of work that a thread has done.
+pub(super) fn result<T: 'static, E: From<Error> + 'static>(work: &mut dyn Work) -> Result<T, E> {
+    let result = work.result().downcast_mut::<Option<Result<T, E>>>().and_then(Option::take);
+    result.unwrap_or_else(|| Err(Error::Unusable("work came back without a result".into()).into()))
+}
+
+/// Work with the caller who waits for it.
+pub(super) struct Job {
+    work: Box<dyn Work>,
+    caller: oneshot::Sender<Box<dyn Work>>,
+}
+
+impl Job {
+    /// The work comes back through the receiver, once its result is durable or it has failed.
+    pub(super) fn new(work: Box<dyn Work>) -> (Self, oneshot::Receiver<Box<dyn Work>>) {
+        let (caller, done) = oneshot::channel();
+        (Self { work, caller }, done)
+    }
+
+    /// Runs inside a transaction; returns `false` to have it undone. May be called again after an
+    /// undone attempt.
+    pub(super) fn run(&mut self, tx: &mut Tx<'_>) -> bool {
         // A panic must not end the thread, and with it all later work.
-        let result = match catch_unwind(AssertUnwindSafe(|| (self.work)(tx))) {
-            Err(_) => Err(Error::Unusable("a function of the store panicked".into()).into()),
+        let failure = match catch_unwind(AssertUnwindSafe(|| self.work.run(tx))) {
+            Err(_) => "a function of the store panicked",
             // PostgreSQL undoes a transaction in which a statement failed, whatever the function
             // did about it.
-            Ok(Ok(_)) if tx.broken => Err(Error::Unusable(
-                "a transaction went on after one of its statements failed".into(),
-            )
-            .into()),
-            Ok(result) => result,
+            Ok(true) if tx.broken => "a transaction went on after one of its statements failed",
+            Ok(keep) => return keep,
         };
-        let keep = result.is_ok();
-        self.done = Some(result);
-        keep
+        self.work.fail(Error::Unusable(failure.into()));
+        false
     }
 
-    fn answer(self: Box<Self>) {
-        if let Some(done) = self.done {
-            // The caller may have gone away; the work is done all the same.
-            let _ = self.answer.send(done);
-        }
+    /// Gives the work back, once its result is durable.
+    pub(super) fn answer(self) {
+        // The caller may have gone away; the work is done all the same.
+        let _ = self.caller.send(self.work);
     }
 
-    fn fail(self: Box<Self>, error: Error) {
-        let _ = self.answer.send(Err(error.into()));
+    /// Gives the work back with an error instead of its result.
+    pub(super) fn fail(mut self, error: Error) {
+        self.work.fail(error);
+        self.answer();
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 struct CommitFailed(#[source] Arc<Error>);
 
 /// Where jobs wait for a thread that takes them.
-pub(super) type Inbox = crossbeam_channel::Receiver<Box<dyn Job>>;
+pub(super) type Inbox = crossbeam_channel::Receiver<Job>;
 
 pub(super) struct Writer {
     pub(super) conn: Connection,
@@ -54,10 +54,10 @@ impl Writer {
     }
 
     /// Runs all jobs in one transaction.
-    fn write(&self, batch: &mut [Box<dyn Job>]) -> Result<Recorded, Error> {
+    fn write(&self, batch: &mut [Job]) -> Result<Recorded, Error> {
         run(&self.conn, "BEGIN IMMEDIATE")?;
         let recorded = match batch {
-            [job] => match self.act(job.as_mut(), self.newest) {
+            [job] => match self.act(job, self.newest) {
                 Some(recorded) => recorded,
                 // The job is alone in the transaction, so undo all of it.
                 None => {
@@ -72,11 +72,11 @@ impl Writer {
     }
 
     /// Runs each job in a savepoint, so that a failing job does not undo any other.
-    fn act_in_turn(&self, batch: &mut [Box<dyn Job>]) -> Result<Recorded, Error> {
+    fn act_in_turn(&self, batch: &mut [Job]) -> Result<Recorded, Error> {
         let mut all = Recorded { newest: self.newest, ..Recorded::default() };
         for job in batch {
             run(&self.conn, "SAVEPOINT job")?;
-            match self.act(job.as_mut(), all.newest) {
+            match self.act(job, all.newest) {
                 Some(recorded) => {
                     all.newest = recorded.newest;
                     all.changes.extend(recorded.changes);
@@ -92,12 +92,12 @@ impl Writer {
     }
 
     /// Runs a job and returns what it recorded, or `None` if it must be undone.
-    fn act(&self, job: &mut dyn Job, newest: Option<i64>) -> Option<Recorded> {
+    fn act(&self, job: &mut Job, newest: Option<i64>) -> Option<Recorded> {
         let mut tx = Tx::after(Conn::Sqlite(&self.conn), &self.shared, newest);
         job.run(&mut tx).then(|| tx.into_recorded())
     }
 
-    fn undo(&mut self, batch: Vec<Box<dyn Job>>, error: Error) {
+    fn undo(&mut self, batch: Vec<Job>, error: Error) {
         // Ignored: if no transaction is open, there is nothing to undo.
         let _ = self.conn.execute_batch("ROLLBACK");
         let cause = &error as &dyn std::error::Error;
@@ -132,7 +132,7 @@ impl Writer {
 }
 
 /// Tells all jobs that nothing of them was written, although each of them may be as it should be.
-fn fail_all(batch: Vec<Box<dyn Job>>, error: Error) {
+fn fail_all(batch: Vec<Job>, error: Error) {
     let is_full = matches!(error, Error::Full(_));
     let failed = CommitFailed(Arc::new(error));
     for job in batch {
@@ -144,14 +144,17 @@ fn fail_all(batch: Vec<Box<dyn Job>>, error: Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::work::Work;
+    use crate::db::work;
 
     /// Returns what each of two jobs is told when their commit fails.
     fn told(error: Error) -> [Error; 2] {
-        let work = || Work::new(|_: &mut Tx<'_>| Ok::<_, Error>(()));
-        let ((one, first), (two, second)) = (work(), work());
+        let job = || Job::new(work::of(|_: &mut Tx<'_>| Ok::<_, Error>(())));
+        let ((one, first), (two, second)) = (job(), job());
         fail_all(vec![one, two], error);
-        [first, second].map(|answer| answer.blocking_recv().unwrap().unwrap_err())
+        [first, second].map(|done| {
+            let mut work = done.blocking_recv().unwrap();
+            work::result::<(), Error>(&mut *work).unwrap_err()
+        })
     }
 
     #[test]
