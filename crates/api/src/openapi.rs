@@ -106,7 +106,7 @@ fn if_match_header() -> Value {
 }
 
 fn describe(operation: &Operation, all: &[Operation], generator: &mut SchemaGenerator) -> Value {
-    let (line, shape) = (&operation.line, (operation.shape)(generator));
+    let (line, shape) = (&operation.line, operation.shape(generator));
     let mut item = json!({
         "operationId": line.id,
         "summary": line.summary,

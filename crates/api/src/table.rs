@@ -9,7 +9,7 @@ pub(crate) use listed::{TRIGGERS, documents, oauth, uploads, webhooks};
 
 use crate::http::call::{Call, Input, Query, Who};
 use crate::http::error::Error;
-use crate::http::operation::{Base, Line, Needs, Operation};
+use crate::http::operation::{Base, Handler, Line, Needs, Operation};
 use crate::http::reply::Answer;
 use crate::routes::{
     accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
@@ -59,26 +59,19 @@ impl Table {
         R: Future<Output = Result<A, Error>> + Send + 'static,
     {
         let needs = Needs::all_of(scopes);
-        self.put(Base::Management, method, path, (id, summary), needs, handler);
+        self.put(Base::Management, method, path, (id, summary), needs, Handler::of(handler));
     }
 
     /// Adds an operation with its own base and needs.
-    fn put<W, Q, B, A, F, R>(
+    fn put(
         &mut self,
         base: Base,
         method: Method,
         path: &'static str,
         words: (&str, &str),
         needs: Needs,
-        handler: F,
-    ) where
-        W: Who,
-        Q: Query,
-        B: Input,
-        A: Answer,
-        F: Fn(Call<W, Q, B>) -> R + Copy + Send + Sync + 'static,
-        R: Future<Output = Result<A, Error>> + Send + 'static,
-    {
+        handler: Handler,
+    ) {
         let line = Line { method, base, path, id: words.0.into(), summary: words.1.into(), needs };
         self.0.push(Operation::new(line, handler));
     }
@@ -200,7 +193,7 @@ fn workloads(t: &mut Table) {
     t.add(GET, "/jobs/{jobId}/revisions", "ListJobRevisions", "Lists the revisions of a job", &[S::Jobs(List)], resources::revisions::<Job>);
     t.add(GET, "/jobs/{jobId}/executions", "ListJobExecutions", "Lists the executions of a job", &[S::Jobs(List)], executions::list);
     t.add(POST, "/jobs/{jobId}/executions", "CreateJobExecution", "Starts an execution of a job", &[S::Jobs(Create)], jobs::execute);
-    t.put(Base::Inference, POST, "/{workspace}/jobs/{jobId}/executions", ("CreateJobExecutionByAddress", "Starts an execution of a job, by its inference address"), Needs::Scopes(&[S::Jobs(Create)]), jobs::execute);
+    t.put(Base::Inference, POST, "/{workspace}/jobs/{jobId}/executions", ("CreateJobExecutionByAddress", "Starts an execution of a job, by its inference address"), Needs::Scopes(&[S::Jobs(Create)]), Handler::of(jobs::execute));
     t.add(GET, "/jobs/{jobId}/executions/{executionId}", "GetJobExecution", "Reads one execution", &[S::Jobs(Get)], executions::get);
     t.add(DELETE, "/jobs/{jobId}/executions/{executionId}", "DeleteJobExecution", "Cancels one execution", &[S::Jobs(Delete)], executions::cancel);
     t.add(GET, "/jobs/{jobId}/executions/{executionId}/tasks", "ListJobExecutionTasks", "Lists the tasks of an execution", &[S::Jobs(Get)], executions::tasks);
@@ -263,7 +256,7 @@ fn storage(t: &mut Table) {
     t.add(DELETE, drives_words.item, "DeleteDrive", "Removes one drive", drives_words.delete, drives::remove);
     t.add(DELETE, "/drives/{driveName}/folders", "DeleteDriveFolder", "Removes a folder of a drive", drives_words.delete, drives::remove_folder);
     t.add(GET, "/drives/by-external-id/{externalId}", "GetDriveByExternalId", "Finds a drive by the caller's id", &[S::Drives(Get)], resources::by_external_id::<Drive>);
-    t.put(Base::Management, GET, "/drives/jwks.json", ("GetDriveJWKS", "Public keys that verify drive tokens"), Needs::Nothing, drives::jwks);
+    t.put(Base::Management, GET, "/drives/jwks.json", ("GetDriveJWKS", "Public keys that verify drive tokens"), Needs::Nothing, Handler::of(drives::jwks));
     t.add(POST, "/drives/{driveName}/access-token", "CreateDriveAccessToken", "Issues a short-lived token for a drive", &[S::Drives(Get)], drives::access_token);
     let templates = Words::of::<VolumeTemplate>("/volume_templates/{volumeTemplateName}", "VolumeTemplate", "volume template");
     t.reads::<VolumeTemplate>(&templates);
@@ -334,7 +327,7 @@ fn images_and_shares(t: &mut Table) {
 
 #[rustfmt::skip]
 fn people(t: &mut Table) {
-    t.put(Base::Management, GET, "/accounts", ("ListAccounts", "Lists the accounts that the caller can see"), Needs::Bearer, accounts::list);
+    t.put(Base::Management, GET, "/accounts", ("ListAccounts", "Lists the accounts that the caller can see"), Needs::Bearer, Handler::of(accounts::list));
     t.add(GET, "/workspaces", "ListWorkspaces", "Lists the workspaces that the caller can reach", &[S::Workspaces(List)], workspaces::list);
     t.add(POST, "/workspaces", "CreateWorkspace", "Makes a workspace", &[S::Workspaces(Create)], workspaces::create);
     t.add(POST, "/workspaces/availability", "CheckWorkspaceAvailability", "Says whether a workspace name is free", &[], workspaces::availability);
@@ -368,7 +361,7 @@ fn keys(t: &mut Table) {
 
 #[rustfmt::skip]
 fn catalogue(t: &mut Table) {
-    t.put(Base::Management, GET, "/changelog", ("GetChangelog", "News of this server's releases"), Needs::Nothing, catalogues::changelog);
+    t.put(Base::Management, GET, "/changelog", ("GetChangelog", "News of this server's releases"), Needs::Nothing, Handler::of(catalogues::changelog));
     t.add(GET, "/configuration", "GetConfiguration", "Regions, countries and continents", &[S::Configurations(List)], catalogues::configuration);
     t.add(GET, "/locations", "ListLocations", "Regions with their flavors and status", &[S::Locations(List)], catalogues::locations);
     t.add(GET, "/features", "getWorkspaceFeatures", "Feature flags that are on", &[S::FeatureFlags(List)], catalogues::features);
@@ -382,13 +375,13 @@ fn catalogue(t: &mut Table) {
 
 #[rustfmt::skip]
 fn watching_and_billing(t: &mut Table) {
-    t.put(Base::Management, GET, "/changes", ("StreamChanges", "Streams the changes of the workspace as server-sent events"), Needs::Bearer, changes::stream);
-    t.put(Base::Management, GET, "/observability/logs", ("GetLogs", "Logs of a workload and of its build"), Needs::Bearer, logs::get);
-    t.put(Base::Management, GET, "/observability/requests", ("GetRequests", "Requests to agents, MCP servers and applications: how many, how many failed, how long they took"), Needs::Bearer, requests::get);
-    t.put(Base::Management, POST, "/mcp", ("CallManagementTools", "Management tools over MCP"), Needs::Bearer, crate::mcp::serve);
-    t.put(Base::Management, GET, "/accounts/{accountId}/metrics", ("GetAccountMetrics", "Cost and usage of an account"), Needs::Bearer, metrics::query);
-    t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/group-by", ("ListAccountMetricsGroupBy", "The dimensions that metrics can be grouped by"), Needs::Bearer, metrics::group_by);
-    t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/resource-types", ("ListAccountMetricsResourceTypes", "The resource types that a window has metrics of"), Needs::Bearer, metrics::resource_types);
+    t.put(Base::Management, GET, "/changes", ("StreamChanges", "Streams the changes of the workspace as server-sent events"), Needs::Bearer, Handler::of(changes::stream));
+    t.put(Base::Management, GET, "/observability/logs", ("GetLogs", "Logs of a workload and of its build"), Needs::Bearer, Handler::of(logs::get));
+    t.put(Base::Management, GET, "/observability/requests", ("GetRequests", "Requests to agents, MCP servers and applications: how many, how many failed, how long they took"), Needs::Bearer, Handler::of(requests::get));
+    t.put(Base::Management, POST, "/mcp", ("CallManagementTools", "Management tools over MCP"), Needs::Bearer, Handler::of(crate::mcp::serve));
+    t.put(Base::Management, GET, "/accounts/{accountId}/metrics", ("GetAccountMetrics", "Cost and usage of an account"), Needs::Bearer, Handler::of(metrics::query));
+    t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/group-by", ("ListAccountMetricsGroupBy", "The dimensions that metrics can be grouped by"), Needs::Bearer, Handler::of(metrics::group_by));
+    t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/resource-types", ("ListAccountMetricsResourceTypes", "The resource types that a window has metrics of"), Needs::Bearer, Handler::of(metrics::resource_types));
     t.add(GET, "/accounts/{accountId}/prices", "GetAccountPrices", "What a unit of each billing dimension costs, and from when on; for administrators of the account", &[], prices::get);
     t.add(PUT, "/accounts/{accountId}/prices", "UpdateAccountPrices", "Replaces the prices that have not begun; for administrators of the account", &[], prices::replace);
     t.add(GET, "/accounts/{accountId}/budgets", "ListAccountBudgets", "Lists the budgets of an account; for its administrators", &[], budgets::list);

@@ -7,7 +7,7 @@ use crate::http::headers;
 use crate::http::idempotency;
 use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
-use crate::http::operation::{Line, Needs};
+use crate::http::operation::{Line, Needs, Operation};
 use crate::http::query::NoQuery;
 use admission::{Connection, Room};
 use auth::{Identity, Member};
@@ -359,10 +359,10 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
     /// rights, body, query, and `If-Match`.
     pub(crate) async fn read(
         app: App,
-        line: &Line,
-        checker: &OnceLock<Checker>,
+        operation: &Operation,
         request: Request,
     ) -> Result<Self, Error> {
+        let Operation { line, checker, .. } = operation;
         let Admitted { who, version, path, raw, key, parts } =
             Admitted::<W>::read(&app, line, request, B::READS).await?;
         let body = B::read(&raw, &path, &app.world, checker)?;

@@ -81,7 +81,8 @@ async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Resp
     let id = request_id(&app, &request);
     let span = tracing::info_span!("request", operation = %operation.line.id, request_id = %id);
     let routed = changes_routes(&operation.line.method, operation.line.path);
-    let mut response = (operation.run)(app.clone(), request).instrument(span.clone()).await;
+    let answer = Arc::clone(&operation).answer(app.clone(), request);
+    let mut response = answer.instrument(span.clone()).await;
     if routed && response.status().is_success() {
         workloads::published(&app).await;
     }
