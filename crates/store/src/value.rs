@@ -77,7 +77,61 @@ pub struct Row {
     pub(crate) values: Vec<Value>,
 }
 
+/// The first rows of a result, up to a number of bytes.
+#[derive(Debug)]
+pub struct Portion<T> {
+    pub rows: Vec<T>,
+    /// Whether there are more rows.
+    pub is_cut: bool,
+}
+
+/// Collects a [`Portion`].
+#[derive(Debug)]
+pub(crate) struct Collector<T> {
+    found: Portion<T>,
+    left: usize,
+}
+
+impl<T> Collector<T> {
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self { found: Portion { rows: Vec::new(), is_cut: false }, left: bytes_max }
+    }
+
+    /// Takes a row, unless it does not fit beside those before. Returns whether it was taken.
+    pub(crate) fn take(&mut self, row: T, bytes: usize) -> bool {
+        let left = self.left.checked_sub(bytes);
+        if left.is_none() && !self.found.rows.is_empty() {
+            self.found.is_cut = true;
+            return false;
+        }
+        self.left = left.unwrap_or(0);
+        self.found.rows.push(row);
+        true
+    }
+
+    pub(crate) fn done(self) -> Portion<T> {
+        self.found
+    }
+}
+
+impl<T> Portion<T> {
+    /// Converts the rows, or returns the first error.
+    pub(crate) fn try_map<U, E>(self, of: impl FnMut(T) -> Result<U, E>) -> Result<Portion<U>, E> {
+        let rows = self.rows.into_iter().map(of).collect::<Result<_, E>>()?;
+        Ok(Portion { rows, is_cut: self.is_cut })
+    }
+}
+
 impl Row {
+    /// Returns how many bytes its texts have.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |value: &Value| match value {
+            Value::Text(text) => text.len(),
+            Value::Int(_) | Value::Null => 0,
+        };
+        self.values.iter().map(bytes).sum()
+    }
+
     fn wrong(&self, column: usize, want: &str) -> Error {
         let id = self.values.first().map(|value| format!("{value:?}")).unwrap_or_default();
         Error::corrupt(self.table, id, format!("column {column} is not {want}"))

@@ -57,9 +57,20 @@ impl Engine {
         Ok(Self { queue, waiting_max: settings.waiting_max })
     }
 
-    pub(super) fn submit(&self, access: Access, job: Box<dyn Job>) -> Result<(), Error> {
+    pub(super) fn submit(&self, access: Access, job: Job) -> Result<(), Error> {
         self.queue.try_send((access, job)).map_err(|_| Error::Busy { limit: self.waiting_max })
     }
+}
+
+/// Brings the schema up to date, however long that takes: a step may copy a large table.
+fn migrate(link: &mut Link, shared: &Shared) -> Result<(), Error> {
+    let usual = std::mem::replace(&mut link.answer_within, Duration::MAX);
+    alone(link, shared, |tx| {
+        tx.execute("SET LOCAL statement_timeout = 0", &[])?;
+        migrations::run(tx)
+    })?;
+    link.answer_within = usual;
+    Ok(())
 }
 
 /// Moves revisions above all that were ever given out, including those of a primary that this

@@ -6,6 +6,7 @@ mod undo;
 use super::threads::Shared;
 use super::{postgres, sqlite};
 use crate::feed::Change;
+use crate::value::Portion;
 use crate::{Error, Row, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -122,9 +123,21 @@ impl<'c> Tx<'c> {
         sql: &str,
         params: &[Value],
     ) -> Result<Vec<Row>, Error> {
+        Ok(self.query_within(table, sql, params, usize::MAX)?.rows)
+    }
+
+    /// Returns the first rows that a statement finds, as many as have `bytes_max` in all, but at
+    /// least one.
+    pub(crate) fn query_within(
+        &mut self,
+        table: &'static str,
+        sql: &str,
+        params: &[Value],
+        bytes_max: usize,
+    ) -> Result<Portion<Row>, Error> {
         let result = match &mut self.conn {
-            Conn::Sqlite(conn) => sqlite::query(conn, table, sql, params),
-            Conn::Postgres(link) => link.query(table, sql, params),
+            Conn::Sqlite(conn) => sqlite::query(conn, table, sql, params, bytes_max),
+            Conn::Postgres(link) => link.query(table, sql, params, bytes_max),
         };
         self.note(result)
     }

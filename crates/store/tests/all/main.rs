@@ -16,4 +16,5 @@ mod models;
 mod resources;
 mod runners;
 mod secrets;
+mod silence;
 mod walks;

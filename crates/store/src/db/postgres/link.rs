@@ -5,16 +5,20 @@
 
 use crate::db::Settings;
 use crate::db::access::Access;
+use crate::value::{Collector, Portion};
 use crate::{Error, Row, Value};
 use futures_util::future::join;
+use futures_util::{FutureExt as _, TryStreamExt as _};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::{self, Runtime};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -23,18 +27,31 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// fewer than this.
 const STATEMENTS_MAX: usize = 1000;
 
+/// How long connecting to one of the database's servers may take, unless its address says otherwise
+/// (`connect_timeout`), and how long what follows until the connection can be used.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const GREET_WITHIN: Duration = Duration::from_secs(10);
+/// When the kernel asks about an idle connection, and how often it does before it gives it up.
+/// Without that, nobody notices for hours that the other machine has lost its power.
+const IDLE: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASK_TIMES: u32 = 3;
+
 /// How to connect to the database.
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     setup: String,
+    connect_within: Duration,
+    answer_within: Duration,
 }
 
 impl Connector {
     pub(super) fn new(url: &str, settings: &Settings) -> Result<Self, Error> {
         let mut config = super::servers::parse(url)?;
         config.application_name("holm");
+        let connect_within = notice_silence(&mut config);
         let tls = match config.get_ssl_mode() {
             tokio_postgres::config::SslMode::Require => {
                 Some(tls(settings.root_certificates.as_deref())?)
@@ -44,11 +61,16 @@ impl Connector {
         let setup = format!(
             "SET statement_timeout = {statement}; SET lock_timeout = {lock};
              SET idle_in_transaction_session_timeout = {statement}; SET synchronous_commit = on;
-             SET client_encoding = 'UTF8'; SET standard_conforming_strings = on",
+             SET client_encoding = 'UTF8'; SET standard_conforming_strings = on;
+             SET client_min_messages = warning",
             statement = settings.statement_timeout_ms,
             lock = settings.lock_timeout_ms
         );
-        Ok(Self { config, tls, setup })
+        // The database ends a statement by itself in time. It may only be silent for longer if it,
+        // or the way to it, is gone.
+        let statement = Duration::from_millis(settings.statement_timeout_ms);
+        let answer_within = statement + statement / 4;
+        Ok(Self { config, tls, setup, connect_within, answer_within })
     }
 
     pub(super) fn connect(&self) -> Result<Link, Error> {
@@ -56,7 +78,7 @@ impl Connector {
         // written.
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(Error::database)?;
-        let client = runtime.block_on(async {
+        let client = answered(&runtime, self.connect_within, async {
             let client = match &self.tls {
                 Some(tls) => spawned(self.config.connect(tls.clone()).await?),
                 None => spawned(self.config.connect(NoTls).await?),
@@ -65,12 +87,73 @@ impl Connector {
             Ok(client)
         });
         Ok(Link {
-            client: client.map_err(|error: tokio_postgres::Error| Error::database(error))?,
+            client: client.map_err(Error::database)?,
             runtime,
+            answer_within: self.answer_within,
+            silent: false,
             statements: HashMap::new(),
             transaction: Transaction::None,
             asks_for_repetition: false,
         })
+    }
+}
+
+/// Has connections end that get no answer any more, as far as the database's address does not say
+/// how. Returns how long connecting may take in all.
+fn notice_silence(config: &mut Config) -> Duration {
+    let unset = Config::new();
+    let each = *config.get_connect_timeout().unwrap_or(&CONNECT_WITHIN);
+    config.connect_timeout(each);
+    if config.get_keepalives_idle() == unset.get_keepalives_idle() {
+        config.keepalives_idle(IDLE);
+    }
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_interval(ASK_EVERY);
+    }
+    if config.get_keepalives_retries().is_none() {
+        config.keepalives_retries(ASK_TIMES);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(ASK_EVERY * ASK_TIMES);
+    }
+    let servers = config.get_hosts().len().max(config.get_hostaddrs().len());
+    each.saturating_mul(u32::try_from(servers).unwrap_or(u32::MAX)).saturating_add(GREET_WITHIN)
+}
+
+/// What the driver says of a request, or that nobody answered it.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Driver(#[from] tokio_postgres::Error),
+    #[error("the database has not answered for {} seconds", .0.as_secs_f32())]
+    Silent(Duration),
+}
+
+impl Failure {
+    fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Driver(error) => error.code(),
+            Self::Silent(_) => None,
+        }
+    }
+
+    fn as_db_error(&self) -> Option<&DbError> {
+        match self {
+            Self::Driver(error) => error.as_db_error(),
+            Self::Silent(_) => None,
+        }
+    }
+}
+
+/// Runs a request on a connection's runtime, and waits for its answer.
+fn answered<T>(
+    runtime: &Runtime,
+    within: Duration,
+    request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Failure> {
+    match runtime.block_on(async { tokio::time::timeout(within, request).await }) {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Failure::Silent(within)),
     }
 }
 
@@ -138,6 +221,10 @@ pub(in crate::db) struct Link {
     runtime: Runtime,
     statements: HashMap<String, Statement>,
     transaction: Transaction,
+    pub(super) answer_within: Duration,
+    /// A request was not answered in time. Nothing more is sent, and the database undoes what is
+    /// open when it notices.
+    silent: bool,
     /// The last transaction lost against another one, and may succeed if it is repeated.
     asks_for_repetition: bool,
 }
@@ -169,7 +256,7 @@ impl Link {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        !self.client.is_closed()
+        !self.silent && !self.client.is_closed()
     }
 
     /// Returns true if the connection broke before the transaction began, so that nothing was done.
@@ -187,7 +274,7 @@ impl Link {
     }
 
     /// Sends a `BEGIN` that is still due, on its own.
-    fn begun(&mut self) -> Result<(), tokio_postgres::Error> {
+    fn begun(&mut self) -> Result<(), Failure> {
         if let Transaction::Wanted(begin) = self.transaction {
             self.plain(begin)?;
             self.transaction = Transaction::Open;
@@ -195,8 +282,18 @@ impl Link {
         Ok(())
     }
 
-    fn plain(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
-        self.runtime.block_on(self.client.batch_execute(sql))
+    fn plain(&self, sql: &str) -> Result<(), Failure> {
+        self.answered(self.client.batch_execute(sql))
+    }
+
+    fn answered<T>(
+        &self,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        match self.silent {
+            true => Err(Failure::Silent(self.answer_within)),
+            false => answered(&self.runtime, self.answer_within, request),
+        }
     }
 
     /// Creates tables. Texts are compared byte by byte, as SQLite does, so that both databases sort
@@ -208,7 +305,7 @@ impl Link {
     pub(in crate::db) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, Error> {
         let result = self.begun().and_then(|()| {
             let statement = self.prepared(sql)?;
-            self.runtime.block_on(self.client.execute(&statement, &references(params)))
+            self.answered(self.client.execute(&statement, &references(params)))
         });
         result.map_err(|error| self.failed(error))
     }
@@ -218,16 +315,19 @@ impl Link {
         table: &'static str,
         sql: &str,
         params: &[Value],
-    ) -> Result<Vec<Row>, Error> {
+        bytes_max: usize,
+    ) -> Result<Portion<Row>, Error> {
         let result = match self.transaction {
-            Transaction::Wanted(begin) if only_reads(sql) => self.begin_with(begin, sql, params),
+            Transaction::Wanted(begin) if only_reads(sql) => {
+                self.begin_with(begin, sql, params, bytes_max)
+            }
             _ => self.begun().and_then(|()| {
                 let statement = self.prepared(sql)?;
-                self.runtime.block_on(self.client.query(&statement, &references(params)))
+                self.answered(portion(&self.client, &statement, params, bytes_max))
             }),
         };
         let rows = result.map_err(|error| self.failed(error))?;
-        rows.iter().map(|row| Ok(Row { table, values: values(table, row)? })).collect()
+        rows.try_map(|row| Ok(Row { table, values: values(table, &row)? }))
     }
 
     /// Sends `BEGIN` and the first query in one round trip.
@@ -236,22 +336,23 @@ impl Link {
         begin: &str,
         sql: &str,
         params: &[Value],
-    ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+        bytes_max: usize,
+    ) -> Result<Portion<tokio_postgres::Row>, Failure> {
         let statement = self.prepared(sql)?;
-        let params = references(params);
+        let rows = portion(&self.client, &statement, params, bytes_max);
         // Requests are sent in the order in which they are first polled.
-        let both = join(self.client.batch_execute(begin), self.client.query(&statement, &params));
-        let (begun, rows) = self.runtime.block_on(both);
+        let both = join(self.client.batch_execute(begin), rows);
+        let (begun, rows) = self.answered(both.map(Ok))?;
         begun?;
         self.transaction = Transaction::Open;
-        rows
+        Ok(rows?)
     }
 
-    fn prepared(&mut self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+    fn prepared(&mut self, sql: &str) -> Result<Statement, Failure> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.runtime.block_on(self.client.prepare(sql))?;
+        let statement = self.answered(self.client.prepare(sql))?;
         if self.statements.len() >= STATEMENTS_MAX {
             self.statements.clear();
         }
@@ -259,7 +360,8 @@ impl Link {
         Ok(statement)
     }
 
-    fn failed(&mut self, error: tokio_postgres::Error) -> Error {
+    fn failed(&mut self, error: Failure) -> Error {
+        self.silent |= matches!(error, Failure::Silent(_));
         let repeat = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
         self.asks_for_repetition |= error.code().is_some_and(|code| repeat.contains(code));
         match error.as_db_error() {
@@ -276,6 +378,25 @@ impl Link {
 /// with it runs outside of a transaction, so it must not change anything.
 fn only_reads(sql: &str) -> bool {
     sql.starts_with("SELECT ")
+}
+
+/// Reads rows until they have more bytes. What the server sends beyond that is discarded as it
+/// arrives.
+async fn portion(
+    client: &Client,
+    statement: &Statement,
+    params: &[Value],
+    bytes_max: usize,
+) -> Result<Portion<tokio_postgres::Row>, tokio_postgres::Error> {
+    let mut rows = pin!(client.query_raw(statement, references(params)).await?);
+    let mut found = Collector::new(bytes_max);
+    while let Some(row) = rows.try_next().await? {
+        let bytes = row.raw_size_bytes();
+        if !found.take(row, bytes) {
+            break;
+        }
+    }
+    Ok(found.done())
 }
 
 fn references(params: &[Value]) -> Vec<&(dyn ToSql + Sync)> {

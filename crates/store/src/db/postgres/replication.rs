@@ -34,8 +34,10 @@ fn look(url: &str, settings: &Settings) -> Result<Replication, Error> {
     let sql = "SELECT count(r.pid), CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END::bigint,
                       current_setting('synchronous_standby_names')
                FROM pg_stat_replication r";
-    let rows = Connector::new(url, settings)?.connect()?.query("pg_stat_replication", sql, &[])?;
-    let row = rows.first().ok_or_else(|| Error::corrupt("pg_stat_replication", "?", "no row"))?;
+    let mut link = Connector::new(url, settings)?.connect()?;
+    let found = link.query("pg_stat_replication", sql, &[], usize::MAX)?;
+    let row =
+        found.rows.first().ok_or_else(|| Error::corrupt("pg_stat_replication", "?", "no row"))?;
     judge(row)
 }
 

@@ -1,5 +1,6 @@
 //! Connections to the file of SQLite, and the statements that run on them.
 
+use crate::value::{Collector, Portion};
 use crate::{Error, Row, Value};
 use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
@@ -44,19 +45,24 @@ pub(in crate::db) fn query(
     table: &'static str,
     sql: &str,
     params: &[Value],
-) -> Result<Vec<Row>, Error> {
+    bytes_max: usize,
+) -> Result<Portion<Row>, Error> {
     let mut statement = prepared(conn, sql)?;
     bind(&mut statement, params)?;
     let columns = statement.column_count();
     let mut rows = statement.raw_query();
-    let mut found = Vec::new();
+    let mut found = Collector::new(bytes_max);
     while let Some(row) = rows.next()? {
         let values = (0..columns)
             .map(|column| value(table, row.get_ref(column)?))
             .collect::<Result<_, Error>>()?;
-        found.push(Row { table, values });
+        let row = Row { table, values };
+        let bytes = row.bytes();
+        if !found.take(row, bytes) {
+            break;
+        }
     }
-    Ok(found)
+    Ok(found.done())
 }
 
 /// Prepares a statement. SQLite takes `$7` as a name, and its list of names is searched from the
@@ -110,7 +116,7 @@ mod tests {
         let sql = "SELECT name FROM things WHERE kind = $1 AND name = $2";
         for kind in ["offer", "other", "offer"] {
             let params = [Value::Text(kind.into()), Value::Text("a".into())];
-            query(&conn, "things", sql, &params).unwrap();
+            query(&conn, "things", sql, &params, usize::MAX).unwrap();
         }
         let statement = prepared(&conn, sql).unwrap();
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
@@ -121,8 +127,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let conn = connect(&folder.path().join("db"), READER_CACHE_KIB).unwrap();
         let params: Vec<Value> = (1..=11).map(Value::Int).collect();
-        let found = query(&conn, "things", "SELECT $11, $2, $1, $2", &params).unwrap();
-        assert_eq!(found[0].values, [11, 2, 1, 2].map(Value::Int));
-        assert!(query(&conn, "things", "SELECT $2", &params[..1]).is_err());
+        let found = query(&conn, "things", "SELECT $11, $2, $1, $2", &params, usize::MAX).unwrap();
+        assert_eq!(found.rows[0].values, [11, 2, 1, 2].map(Value::Int));
+        assert!(query(&conn, "things", "SELECT $2", &params[..1], usize::MAX).is_err());
     }
 }
