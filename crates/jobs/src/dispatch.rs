@@ -13,10 +13,11 @@
 //!
 //! A machine holds its tasks by one row, which it renews with each heartbeat. The others watch
 //! whether that row changes. If it has not changed for the length of a lease, measured by the
-//! watcher's steady clock, they take away the row and the tasks with it; these tasks are lost. A
-//! machine that cannot renew its lease ends its tasks by its own clock, when three quarters of the
-//! lease have passed since it began the last successful renewal. So the clocks of machines need not
-//! agree; they must only run at the same speed.
+//! watcher's steady clock, they take away the row and the tasks with it; these tasks are lost. Time
+//! in which the watcher could not see the row does not count. A machine that cannot renew its lease
+//! ends its tasks by its own clock, when three quarters of the lease have passed since it began the
+//! last successful renewal. So the clocks of machines need not agree; they must only run at the same
+//! speed.
 //!
 //! A machine whose program was killed cannot end anything: its instances continue to run. If the
 //! program is not back within the lease, others begin the same tasks anew. So the work of a task
@@ -26,7 +27,7 @@ mod lease;
 mod orders;
 mod round;
 
-use crate::plan::Assignment;
+use crate::plan::{Assignment, Order};
 use crate::queue::Queue;
 use crate::share::Room;
 use crate::task_runner::TaskRunner;
@@ -38,11 +39,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::executions::tasks::{self, Task};
 use store::executions::{SlotKind, claims};
-use store::{Error, Store};
+use store::{Error, Store, Tx};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use types::ids::ExecutionId;
 use types::instance::{AttemptId, Outcome, WorkEnd};
 
 /// Pause after a failure of the database.
@@ -117,7 +119,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         let now = Instant::now();
         Self {
             lease: Lease::new(queue.settings()),
-            orders: Orders::new(store.clone()),
+            orders: Orders::default(),
             commits: store.commits(),
             store,
             queue,
@@ -158,9 +160,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     }
 
     /// Returns the tasks that this machine holds according to the rows.
-    async fn held(&self) -> Result<HashMap<AttemptId, Task>, Error> {
-        let holder = self.runner.name().to_owned();
-        let held = self.store.read(move |tx| tasks::held(tx, &holder, HELD_MAX)).await?;
+    async fn held(&mut self) -> Result<HashMap<AttemptId, Task>, Error> {
+        let (store, holder) = (self.store.clone(), self.runner.name().to_owned());
+        let read = async move { store.read(move |tx| tasks::held(tx, &holder, HELD_MAX)).await };
+        let held = self.guarded(read).await?;
         Ok(held.into_iter().filter_map(|task| Some((attempt_of(&task)?, task))).collect())
     }
 
@@ -226,8 +229,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             [(slots, _)] => Some(*slots),
             _ => None,
         };
-        let ready_at = self.store.read(move |tx| claims::next_ready(tx, of)).await;
-        let ready_at = ready_at.unwrap_or_else(|error| {
+        let (store, machine) = (self.store.clone(), self.runner.name().to_owned());
+        let next = move |tx: &mut Tx<'_>| claims::next_ready(tx, (of, &machine));
+        let read = async move { store.read(next).await };
+        let ready_at = self.guarded(read).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the queue cannot be read");
             None
         });
@@ -302,7 +307,9 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         let round = self.round(begun, claims);
         let (renews, wanted) = (round.renews, !round.rooms.is_empty());
         let recorded: Vec<AttemptId> = self.ends.iter().map(|(id, _)| id.clone()).collect();
-        match self.commit(round).await {
+        let store = self.store.clone();
+        let commit = async move { store.write(move |tx| round.run(tx)).await };
+        match self.guarded(commit).await {
             Ok(done) => {
                 if renews {
                     self.lease.renewed(begun);
@@ -341,16 +348,19 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Commits a round. If that takes so long that the lease is in danger, ends the running tasks
-    /// meanwhile.
-    async fn commit(&mut self, round: Round) -> Result<Done, Error> {
-        let store = self.store.clone();
-        let mut write = Box::pin(store.write(move |tx| round.run(tx)));
-        match tokio::time::timeout_at(self.lease.safe_until(Instant::now()), &mut write).await {
-            Ok(done) => done,
+    /// Waits for the database. If that takes so long that the lease is in danger, ends the running
+    /// tasks meanwhile. Whatever this loop asks the database goes through here, because nothing else
+    /// watches the lease while it waits.
+    async fn guarded<T>(
+        &mut self,
+        asked: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut asked = Box::pin(asked);
+        match tokio::time::timeout_at(self.lease.safe_until(Instant::now()), &mut asked).await {
+            Ok(answer) => answer,
             Err(_) => {
                 self.abandon_all().await;
-                write.await
+                asked.await
             }
         }
     }
@@ -376,10 +386,9 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
                 self.look_at = self.look_at.max(self.quiet_until);
             }
         }
-        let safe = self.lease.is_safe(Instant::now());
         for task in done.claimed {
             let Some(id) = attempt_of(&task) else { continue };
-            match safe {
+            match self.lease.is_safe(Instant::now()) {
                 true => self.assign(id, task).await,
                 false => self.lose(id, task, "the machine was too slow"),
             }
@@ -388,7 +397,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
 
     /// Hands an attempt to the runner.
     async fn assign(&mut self, id: AttemptId, task: Task) {
-        let order = match self.orders.get(&id.execution).await {
+        let order = match self.order(&id.execution).await {
+            Ok(_) if self.lease.has_run_out(Instant::now()) => {
+                return self.give_up(id, task, "the machine was too slow");
+            }
             Ok(Some(order)) => order,
             Ok(None) => return self.give_up(id, task, "the execution is gone"),
             Err(error) => {
@@ -405,6 +417,16 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         });
         self.of_running.insert(run.id(), id.clone());
         self.mine.insert(id, Mine { task, memory_mb, slot, stage: Stage::Running(run) });
+    }
+
+    /// Returns the order of an execution, or `None` if the execution is gone.
+    async fn order(&mut self, id: &ExecutionId) -> Result<Option<Arc<Order>>, Error> {
+        if let Some(known) = self.orders.known(id) {
+            return Ok(Some(known));
+        }
+        let (store, id) = (self.store.clone(), id.clone());
+        let read = self.guarded(async move { orders::read(&store, id).await }).await?;
+        Ok(read.map(|order| self.orders.keep(order)))
     }
 
     /// Gives back a task that cannot be run, although an earlier run of this program may have begun

@@ -13,6 +13,8 @@ pub(super) struct Lease {
     heartbeat: Duration,
     /// When the last successful renewal was begun.
     renewed: Option<Instant>,
+    /// When this machine last saw the others' rows.
+    watched: Option<Instant>,
     /// The renewal time in each of the others' rows, and when it was first seen.
     seen: HashMap<String, (Timestamp, Instant)>,
 }
@@ -24,6 +26,7 @@ impl Lease {
             safe: settings.lease_is_safe_for(),
             heartbeat: settings.heartbeat,
             renewed: None,
+            watched: None,
             seen: HashMap::new(),
         }
     }
@@ -41,12 +44,20 @@ impl Lease {
         self.renewed.is_some_and(|renewed| now < renewed + self.safe)
     }
 
+    /// Returns whether this machine once had its lease, and may not count on it any more.
+    pub(super) fn has_run_out(&self, now: Instant) -> bool {
+        self.renewed.is_some() && !self.is_safe(now)
+    }
+
     pub(super) fn renewed(&mut self, begun: Instant) {
         self.renewed = Some(begun);
     }
 
     /// Notes the present leases of others.
     pub(super) fn watch(&mut self, others: Vec<Holder>, now: Instant) {
+        if !self.sees(now) {
+            self.seen.clear();
+        }
         let before = std::mem::take(&mut self.seen);
         let since = |other: &Holder| match before.get(&other.name) {
             Some((renewed_at, since)) if *renewed_at == other.renewed_at => *since,
@@ -56,10 +67,21 @@ impl Lease {
             .into_iter()
             .map(|other| (other.name.clone(), (other.renewed_at, since(&other))))
             .collect();
+        self.watched = Some(now);
+    }
+
+    /// Returns whether this machine has seen the others' rows lately. If it has not, the database
+    /// may have been away from everybody, and the others had no way to renew their leases either:
+    /// their time begins anew.
+    fn sees(&self, now: Instant) -> bool {
+        self.watched.is_some_and(|watched| now.duration_since(watched) <= self.lease / 2)
     }
 
     /// Returns the machines whose lease has run out.
     pub(super) fn run_out(&self, now: Instant) -> Vec<(String, Timestamp)> {
+        if !self.sees(now) {
+            return Vec::new();
+        }
         let out =
             self.seen.iter().filter(|(_, (_, since))| now.duration_since(*since) >= self.lease);
         out.map(|(name, (renewed_at, _))| (name.clone(), *renewed_at)).collect()
@@ -91,6 +113,20 @@ mod tests {
         lease.watch(vec![holder("b", 2)], later(4));
         assert!(lease.run_out(later(5)).is_empty());
         assert_eq!(lease.run_out(later(6)).len(), 1);
+    }
+
+    #[test]
+    fn who_saw_nothing_for_long_takes_nothing_from_others() {
+        let settings = Settings::default();
+        let (mut lease, start) = (Lease::new(&settings), Instant::now());
+        lease.watch(vec![holder("a", 1)], start);
+        let back = start + settings.lease * 2;
+        assert!(lease.run_out(back).is_empty(), "nobody could renew");
+        lease.watch(vec![holder("a", 1)], back);
+        let later = |part: u32| back + settings.lease / 4 * part;
+        lease.watch(vec![holder("a", 1)], later(2));
+        assert!(lease.run_out(later(3)).is_empty(), "it has had less than its time");
+        assert_eq!(lease.run_out(later(4)).len(), 1);
     }
 
     #[test]

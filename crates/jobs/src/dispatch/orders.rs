@@ -10,35 +10,31 @@ use types::ids::ExecutionId;
 /// Executions whose orders stay in memory.
 const KEPT: usize = 16;
 
+#[derive(Default)]
 pub(super) struct Orders {
-    store: Store,
     /// The last used one first.
     kept: VecDeque<Arc<Order>>,
 }
 
 impl Orders {
-    pub(super) const fn new(store: Store) -> Self {
-        Self { store, kept: VecDeque::new() }
+    /// Returns the order of an execution that is in memory.
+    pub(super) fn known(&mut self, id: &ExecutionId) -> Option<Arc<Order>> {
+        let place = self.kept.iter().position(|order| order.execution.id == *id)?;
+        let order = self.kept.remove(place)?;
+        self.kept.push_front(order.clone());
+        Some(order)
     }
 
-    /// Returns the order of an execution, or `None` if the execution is gone.
-    pub(super) async fn get(&mut self, id: &ExecutionId) -> Result<Option<Arc<Order>>, Error> {
-        let place = self.kept.iter().position(|order| order.execution.id == *id);
-        let known = place.and_then(|place| self.kept.remove(place));
-        let order = match known {
-            Some(order) => order,
-            None => match self.read(id.clone()).await? {
-                Some(order) => Arc::new(order),
-                None => return Ok(None),
-            },
-        };
+    pub(super) fn keep(&mut self, order: Order) -> Arc<Order> {
+        let order = Arc::new(order);
         self.kept.push_front(order.clone());
         self.kept.truncate(KEPT);
-        Ok(Some(order))
+        order
     }
+}
 
-    async fn read(&self, id: ExecutionId) -> Result<Option<Order>, Error> {
-        let keyring = self.store.keyring();
-        self.store.read(move |tx| plan::order(tx, &keyring.read(), &id)).await
-    }
+/// Returns the order of an execution from the database, or `None` if the execution is gone.
+pub(super) async fn read(store: &Store, id: ExecutionId) -> Result<Option<Order>, Error> {
+    let keyring = store.keyring();
+    store.read(move |tx| plan::order(tx, &keyring.read(), &id)).await
 }

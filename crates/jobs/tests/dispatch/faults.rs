@@ -15,6 +15,7 @@ crate::on_both!(
     a_program_that_comes_back_goes_on_with_what_runs,
     tasks_of_a_machine_that_went_away_are_run_by_another,
     a_machine_that_cannot_renew_its_lease_ends_its_tasks,
+    a_machine_whose_database_stays_silent_ends_its_tasks,
     what_the_machine_lost_is_run_again_but_not_for_ever,
     what_runs_of_an_unreadable_execution_ends_before_its_task_is_given_back,
 );
@@ -151,6 +152,22 @@ async fn a_machine_that_cannot_renew_its_lease_ends_its_tasks(stage: Stage) {
     let end = stage.end(&id).await;
     assert_eq!((end.phase, end.counts.succeeded, end.counts.retried), (Phase::Succeeded, 3, 3));
     assert!(stage.tasks(&id).await.iter().all(|task| task.losses == 1 && task.failures == 0));
+}
+
+async fn a_machine_whose_database_stays_silent_ends_its_tasks(stage: Stage) {
+    let machine = Machine::ready("here");
+    machine.close();
+    let _program = Program::start(&stage, &machine, short_lease());
+    let id = stage.start(new("long", 3)).await;
+    machine.has_begun(3).await;
+    // One slot is free, so the program looks for more, and gets no answer.
+    let (releases, silent) = stage.occupy_readers();
+    machine.has_abandoned(3).await;
+    drop(releases);
+    assert!(silent.join_all().await.iter().all(Result::is_ok));
+    machine.open();
+    let end = stage.end(&id).await;
+    assert_eq!((end.phase, end.counts.succeeded, end.counts.retried), (Phase::Succeeded, 3, 3));
 }
 
 async fn what_the_machine_lost_is_run_again_but_not_for_ever(stage: Stage) {

@@ -4,12 +4,12 @@
 use jobs::{Assignment, Caller, Hooks, NewExecution, Plan, Queue, Running, Settings, TaskRunner};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, mpsc};
 use std::time::Duration;
 use store::executions::{self, Execution, tasks};
 use store::{Error, Store, Target, Tx};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
@@ -18,6 +18,8 @@ use types::{Timestamp, World};
 
 /// Longest wait for anything in these tests.
 const POLICY: Duration = Duration::from_secs(60);
+/// How many transactions may read from the database at the same time.
+const CONNECTIONS: usize = 4;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -97,8 +99,26 @@ impl Stage {
 
     async fn on(folder: tempfile::TempDir, target: Target) -> Self {
         let settings = store::Settings::new(target, folder.path().join("keys"));
+        let settings = store::Settings { connections: CONNECTIONS, ..settings };
         let store = Store::open(settings, world()).await.unwrap();
         Self { store, log: Arc::default(), _folder: folder }
+    }
+
+    /// Keeps all that read from the database busy, until what is returned first is dropped.
+    pub fn occupy_readers(&self) -> (Vec<mpsc::Sender<()>>, JoinSet<Result<(), store::Error>>) {
+        let mut silent = JoinSet::new();
+        let releases = (0..CONNECTIONS).map(|_| {
+            let (release, held) = mpsc::channel();
+            let (store, held) = (self.store.clone(), Mutex::new(held));
+            let busy = move |_: &mut Tx<'_>| {
+                // Fails when the sender is gone, which is the end.
+                let _ = held.lock().recv();
+                Ok(())
+            };
+            silent.spawn(async move { store.read(busy).await });
+            release
+        });
+        (releases.collect(), silent)
     }
 
     pub fn queue(&self, settings: Settings) -> Queue {
