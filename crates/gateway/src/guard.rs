@@ -47,7 +47,20 @@ pub enum Refused {
     Forbidden { why: String },
     #[error("too many requests")]
     TooMany { retry_after_s: u64 },
+    /// The credentials cannot be looked up now: what knows them is away or has too much to do.
+    #[error("the credentials cannot be checked at the moment")]
+    Away,
     /// The credentials could not be looked up.
     #[error("the credentials could not be checked")]
     Broken,
+}
+
+impl Refused {
+    /// Returns whether the same credentials may be good although they were refused.
+    pub(crate) const fn may_pass(&self) -> bool {
+        match self {
+            Self::Broken | Self::Away | Self::TooMany { .. } => true,
+            Self::Unknown | Self::Expired | Self::Forbidden { .. } => false,
+        }
+    }
 }

@@ -241,6 +241,13 @@ const SLOW_BODY: Page = page(
     "Send the whole request at once.",
     "Do not wait longer on this connection.",
 );
+const AWAY: Page = page(
+    "UNAVAILABLE",
+    StatusCode::SERVICE_UNAVAILABLE,
+    true,
+    "Try again shortly; if it stays, tell the operator of this server.",
+    "Do not change the request: it is not at fault.",
+);
 const BROKEN: Page = page(
     "INTERNAL_ERROR",
     StatusCode::INTERNAL_SERVER_ERROR,
@@ -270,6 +277,7 @@ impl Problem {
             }
             Self::Crowded(refused) => Self::page_of_crowd(refused),
             Self::Refused(Refused::Broken) => &BROKEN,
+            Self::Refused(Refused::Away) => &AWAY,
             Self::BadAddress(_) | Self::BadRequest(_) => &BAD_REQUEST,
             Self::TooLarge(_) => &TOO_LARGE,
             Self::Unavailable { .. } | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => {

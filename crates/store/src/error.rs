@@ -46,6 +46,11 @@ impl Error {
         Self::Database(Box::new(error))
     }
 
+    /// Returns whether the database cannot be asked at the moment. Nothing was done.
+    pub const fn is_away(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::Unreachable(_))
+    }
+
     /// Returns whether the same work may succeed later, because the database is away, busy, failing
     /// or without room. Other errors are about what was to be done.
     pub const fn may_pass(&self) -> bool {

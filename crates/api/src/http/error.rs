@@ -200,7 +200,7 @@ fn retry_after_s(decision: &Decision) -> Option<u64> {
         Decision::TooMany { retry_after_s } => Some(*retry_after_s),
         Decision::Crowded(_)
         | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. })
-        | Decision::Store(store::Error::Busy { .. }) => Some(1),
+        | Decision::Store(store::Error::Busy { .. } | store::Error::Unreachable(_)) => Some(1),
         _ => None,
     }
 }

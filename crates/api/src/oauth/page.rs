@@ -66,8 +66,19 @@ pub(super) fn wrong(status: StatusCode, title: &str, text: &str) -> Response {
     page(status, title, &html! { p.wrong role="alert" { (text) } })
 }
 
+/// Builds a page for a failure of the store.
+pub(super) fn failed(error: &store::Error) -> Response {
+    let mut page = broken(error);
+    if error.is_away() {
+        let text = "The server cannot ask its database at the moment. Try again shortly.";
+        page = wrong(StatusCode::SERVICE_UNAVAILABLE, "Not at the moment", text);
+        page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    page
+}
+
 /// Builds a page for an internal failure; its cause goes to the log.
-pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
+fn broken(error: &(dyn std::error::Error + 'static)) -> Response {
     tracing::error!(error, "a page failed");
     let text = "Something failed inside the server. Try again; if it stays, its operator finds the cause in its log.";
     wrong(StatusCode::INTERNAL_SERVER_ERROR, "That did not work", text)
@@ -82,7 +93,7 @@ pub(super) fn see_other(location: &str) -> Response {
             response.headers_mut().insert(header::LOCATION, location);
             response
         }
-        Err(error) => failed(&error),
+        Err(error) => broken(&error),
     }
 }
 
@@ -125,6 +136,18 @@ mod tests {
     use super::*;
     use http_body_util::BodyExt;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_page_says_when_to_try_again_while_the_database_is_away() {
+        for away in [store::Error::Unreachable(None), store::Error::Busy { limit: 1 }] {
+            let page = failed(&away);
+            assert_eq!(page.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(page.headers()[header::RETRY_AFTER], "1");
+        }
+        let broken = failed(&store::Error::Unusable("broken".into()));
+        assert_eq!(broken.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(!broken.headers().contains_key(header::RETRY_AFTER));
+    }
 
     proptest! {
         #[test]

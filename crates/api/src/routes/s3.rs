@@ -97,14 +97,21 @@ fn no_key(error: NoSigningKey) -> Refused {
         NoSigningKey::NotServiceAccount | NoSigningKey::ForModels | NoSigningKey::NotKept => {
             Refused::UnusableKey(error.to_string())
         }
-        NoSigningKey::Store(error) => Refused::Broken(io::Error::other(error)),
+        NoSigningKey::Store(error) => failed(error.into()),
     }
 }
 
 fn refused(denied: Denied) -> Refused {
     match denied {
-        Denied::Store(error) => Refused::Broken(io::Error::other(error)),
+        Denied::Store(error) => failed(error.into()),
         denied => Refused::Denied(denied.to_string()),
+    }
+}
+
+fn failed(error: control::Error) -> Refused {
+    match error {
+        control::Error::Store(error) if error.is_away() => Refused::Unavailable(error.to_string()),
+        other => Refused::Broken(io::Error::other(other)),
     }
 }
 
@@ -164,7 +171,7 @@ impl s3::Caller for Caller {
                 NoBucket::Missing => Refused::NoBucket,
                 NoBucket::Elsewhere => Refused::Unavailable(error.to_string()),
                 NoBucket::Files(error) => Refused::Broken(error),
-                NoBucket::Rules(error) => Refused::Broken(io::Error::other(error)),
+                NoBucket::Rules(error) => failed(error),
             })?;
             // Mounts in sandboxes shift owners; these ids are root there.
             let owner = Owner { user: 0, group: 0 };
@@ -177,7 +184,7 @@ impl s3::Caller for Caller {
         Box::pin(async move {
             let member = self.member()?;
             let listed = drive_buckets::list(&self.control, &member).await;
-            let listed = listed.map_err(|error| Refused::Broken(io::Error::other(error)))?;
+            let listed = listed.map_err(failed)?;
             let entry = |(name, created_at)| BucketEntry { name, created_at };
             Ok(listed.into_iter().map(entry).collect())
         })

@@ -24,6 +24,9 @@ async fn each_refusal_has_its_code() {
     stage.send(at("Bearer no")).await.problem(401, "AUTHENTICATION_FAILED");
     stage.send(at("Bearer old")).await.problem(401, "AUTHENTICATION_FAILED");
     stage.send(at("Basic abc")).await.problem(401, "AUTHENTICATION_REQUIRED");
+    let reply = stage.send(at("Bearer away")).await;
+    reply.problem(503, "UNAVAILABLE");
+    assert_eq!(reply.headers["retry-after"], "1");
     let reply = stage.send(at("Bearer eager")).await;
     reply.problem(429, "TOO_MANY_REQUESTS");
     assert_eq!(reply.headers["retry-after"], "7");

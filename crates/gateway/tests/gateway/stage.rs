@@ -61,6 +61,7 @@ impl Guard for OneKey {
                     Err(Refused::Forbidden { why: "not a member of this workspace".into() })
                 }
                 ("old", _) => Err(Refused::Expired),
+                ("away", _) => Err(Refused::Away),
                 ("eager", _) => Err(Refused::TooMany { retry_after_s: 7 }),
                 _ => Err(Refused::Unknown),
             }

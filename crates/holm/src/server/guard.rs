@@ -60,6 +60,7 @@ fn refused(denied: Denied) -> Refused {
         (Denied::Expired, _) => Refused::Expired,
         (_, Blame::Credentials) => Refused::Unknown,
         (_, Blame::Rights | Blame::Request) => Refused::Forbidden { why: denied.to_string() },
+        (Denied::Store(error), _) if error.is_away() => Refused::Away,
         (_, Blame::Server) => {
             tracing::error!(%denied, "credentials could not be checked");
             Refused::Broken

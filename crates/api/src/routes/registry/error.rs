@@ -134,6 +134,7 @@ impl From<Error> for Refusal {
             StatusCode::NOT_FOUND => "NAME_UNKNOWN",
             StatusCode::PAYLOAD_TOO_LARGE => "SIZE_INVALID",
             StatusCode::TOO_MANY_REQUESTS => "TOOMANYREQUESTS",
+            StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
             _ => "UNKNOWN",
         };
         let noted = error.refusal(status, name).map(Box::new);
