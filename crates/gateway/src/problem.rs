@@ -258,10 +258,10 @@ const BROKEN: Page = page(
 
 impl Problem {
     /// Returns the problem for an exchange that ended before there was an answer.
-    pub(crate) fn ended(end: End, kind: KindName, limit: Option<Duration>) -> Self {
-        match (end, limit) {
-            (End::OutOfTime, Some(limit)) => Self::OutOfTime { kind, limit },
-            _ => Refused::Unknown.into(),
+    pub(crate) fn ended(end: End, kind: KindName) -> Self {
+        match end {
+            End::OutOfTime(limit) => Self::OutOfTime { kind, limit },
+            End::Revoked(why) => why,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
 use crate::drives::{Asked, Drives};
 use crate::exchange::{Answer, Ask};
-use crate::hold::Hold;
+use crate::hold::{Hold, Time};
 use crate::inner::Inner;
 use crate::peer::Peer;
 use crate::problem::Problem;
@@ -29,7 +29,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// A request that has been let in, and its destination.
 struct Admitted {
@@ -90,7 +90,7 @@ impl Inner {
         let kind = to.workload.kind;
         let limits = self.context.settings.exchange_limits(&to.workload);
         let mut hold = self.hold(&mut head, address, from, &to)?;
-        hold.time = limits.time.map(|time| Box::pin(sleep_until(began + time)));
+        hold.time = limits.time.map(|limit| Time::new(began, limit));
         if to.may_be_answered_here() {
             if let Some(asked) = self.drives(&head, &to) {
                 return self.answer_here(asked, body, to, began, hold).await;
@@ -127,7 +127,7 @@ impl Inner {
         let (answer, turn) = tokio::select! {
             biased;
             answer = answered => answer?,
-            end = hold.end() => return Err(Problem::ended(end, kind, limits.time)),
+            end = hold.end() => return Err(Problem::ended(end, kind)),
         };
         hold.turn = turn;
         let mut response = self.response(answer, client, hold, limits)?;
@@ -159,7 +159,7 @@ impl Inner {
         }
         let busy = connection.map(|connection| connection.begin());
         let right = revocation::right(&self.context, head, address, peer, to);
-        Ok(Hold { right, time: None, busy, turn: None, _permit: permit, _of_stranger: of_stranger })
+        Ok(Hold { _of_stranger: of_stranger, ..Hold::new(right, busy, permit) })
     }
 
     fn drives(&self, head: &Head, to: &Destination) -> Option<(Asked, Arc<dyn Drives>)> {
@@ -200,7 +200,7 @@ impl Inner {
         let mut response = tokio::select! {
             biased;
             response = Box::pin(answered) => response?,
-            end = hold.end() => return Err(Problem::ended(end, kind, None)),
+            end = hold.end() => return Err(Problem::ended(end, kind)),
         };
         rewrite::response_headers(response.headers_mut(), to, timing);
         Ok(response)

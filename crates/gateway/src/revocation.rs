@@ -7,7 +7,6 @@
 use crate::address::Address;
 use crate::context::Context;
 use crate::destination::{Decision, Destination, decide};
-use crate::guard::Refused;
 use crate::hold::Right;
 use crate::models::{Shown, admit};
 use crate::peer::Peer;
@@ -36,6 +35,7 @@ pub(crate) fn right(
         let why = context.recheck.until_refused(due, look).await;
         metrics::counter!("holm_gateway_ended_total").increment(1);
         tracing::debug!(%why, "an exchange ends with the right to it");
+        why
     })
 }
 
@@ -55,6 +55,7 @@ pub(crate) fn right_to_model(
         let why = context.recheck.until_refused(due, look).await;
         metrics::counter!("holm_gateway_ended_total").increment(1);
         tracing::debug!(%why, "the answer of a model ends with the right to it");
+        why
     })
 }
 
@@ -66,10 +67,8 @@ async fn look_at_model(
 ) -> Verdict<Problem> {
     match admit(context, shown, place).await {
         Ok((_, served)) if served.route.id == *id && served.route.off.is_none() => Verdict::Good,
-        Ok(_) => Verdict::Refused(Problem::NoRoute),
-        Err(why @ Problem::Refused(Refused::Broken | Refused::TooMany { .. })) => {
-            Verdict::Unsure(why)
-        }
+        Ok(_) => Verdict::Refused(Problem::NoWorkload),
+        Err(Problem::Refused(why)) if why.may_pass() => Verdict::Unsure(why.into()),
         Err(why) => Verdict::Refused(why),
     }
 }
@@ -96,10 +95,8 @@ async fn look(
         Ok(Decision::Forward(to)) if to.workload.id == *workload && to.port == port => {
             Verdict::Good
         }
-        Ok(_) => Verdict::Refused(Problem::NoRoute),
-        Err(why @ Problem::Refused(Refused::Broken | Refused::TooMany { .. })) => {
-            Verdict::Unsure(why)
-        }
+        Ok(_) => Verdict::Refused(Problem::NoWorkload),
+        Err(Problem::Refused(why)) if why.may_pass() => Verdict::Unsure(why.into()),
         Err(why) => Verdict::Refused(why),
     }
 }

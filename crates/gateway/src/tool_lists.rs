@@ -71,7 +71,7 @@ pub(crate) async fn read(
     let read = Box::pin(tokio::time::timeout(limits.idle, body.collect()));
     let read = tokio::select! {
         read = read => read,
-        end = hold.end() => return Err(Problem::ended(end, kind, limits.time)),
+        end = hold.end() => return Err(Problem::ended(end, kind)),
     };
     let Ok(Ok(whole)) = read else {
         return Err(Problem::BadRequest("the body of the request was cut off"));

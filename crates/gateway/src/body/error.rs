@@ -30,8 +30,8 @@ impl From<ReadError> for BodyError {
 impl From<End> for BodyError {
     fn from(end: End) -> Self {
         match end {
-            End::Revoked => Self::Revoked,
-            End::OutOfTime => Self::OutOfTime,
+            End::Revoked(_) => Self::Revoked,
+            End::OutOfTime(_) => Self::OutOfTime,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Long exchanges end when the right to them ends, and leave room for others.
 
 use crate::sockets::{echo, exchange, open};
-use crate::stage::{KEY, Stage, get, private, request, settings, token};
+use crate::stage::{KEY, Reply, Stage, get, private, request, settings, token};
 use admission::Limits;
 use futures_util::StreamExt;
 use gateway::Settings;
@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use types::Timestamp;
 use types::edge::{Opens, PreviewRoute, RouteChange};
+use types::ids::ResourceId;
 
 const AT: &str = "/acme/sandboxes/box/port/7/ws";
 const PREVIEW: &str = "p.preview.holm.test";
@@ -50,6 +51,16 @@ async fn a_revoked_key_keeps_no_socket_no_stream_and_no_long_poll() {
     assert_eq!(answer.status(), 401);
     // A caller who needs no key goes on.
     exchange(&mut public, "still here").await;
+}
+
+#[tokio::test]
+async fn who_waits_for_what_is_deleted_is_told_that_it_is_gone() {
+    let stage = stage().await;
+    let poll = tokio::spawn(stage.begin(get("/acme/sandboxes/box/gate")));
+    echo(&stage).await;
+    stage.gateway.routes().apply(RouteChange::Gone(ResourceId::known("acme/box")));
+    let answer = tokio::time::timeout(PATIENCE, poll).await.expect("it is answered").unwrap();
+    Reply::read(answer).await.problem(404, "WORKLOAD_NOT_FOUND");
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 use crate::stage::{CHAT, HI, KEY, Stage, model, settings};
 use crate::standin::{ANSWER, Standin, json};
 use gateway::ModelSettings;
+use std::sync::Arc;
+use types::edge::RouteChange;
 use types::kinds::model::ModelType;
 
 #[tokio::test]
@@ -98,6 +100,28 @@ async fn a_provider_s_own_limit_is_told_from_ours() {
         (None, Some("m"))
     );
     assert_eq!(standin.count(), 1);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_model_that_is_deleted_is_told_that_it_is_gone() {
+    let stage = Stage::start().await;
+    let (_silent, answer) = crate::standin::events();
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let asked = Arc::new(tokio::sync::Notify::new());
+    let tell = Arc::clone(&asked);
+    let standin = Standin::start(move |_, _, _| {
+        tell.notify_one();
+        answer.lock().take().unwrap()
+    })
+    .await;
+    stage.model("m", &standin);
+    let gone = async {
+        asked.notified().await;
+        let id = model("m", ModelType::Openai, None).id;
+        stage.gateway.routes().apply(RouteChange::Gone(id));
+    };
+    let (answer, ()) = tokio::join!(stage.chat("m", crate::stage::HI_STREAM), gone);
+    answer.is(404, "WORKLOAD_NOT_FOUND");
 }
 
 #[tokio::test]
