@@ -4,13 +4,16 @@
 use super::Models;
 use super::Room;
 use super::entry::Entry;
+use super::turns::Turn;
 use super::upstream::Broken;
 use ::models::chat::Passed;
 use ::models::ledger::Reservation;
 use ::models::prices::Price;
 use ::models::tokens::{Seen, UsageReader, input_estimate};
+use admission::Permit;
 use bytes::Bytes;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 use types::models::{ModelCall, ModelOutcome, TokenUsage};
 
@@ -31,16 +34,20 @@ pub(crate) struct Account {
     first_byte: Option<Duration>,
 }
 
-/// A body in memory, with the room that it takes.
+/// A body in memory, with the room that it takes and the place of its call among those of the
+/// workspace. Calls whose tokens wait to be counted are still open, so that there are not ever more
+/// of them.
 #[derive(Clone)]
 pub(crate) struct AskedBody {
     bytes: Bytes,
     _room: Arc<Room>,
+    _permit: Arc<Permit<String>>,
 }
 
 impl AskedBody {
-    pub(crate) fn new(bytes: &Bytes, room: &Arc<Room>) -> Self {
-        Self { bytes: bytes.clone(), _room: Arc::clone(room) }
+    pub(crate) fn new(bytes: &Bytes, room: &Arc<Room>, permit: &Arc<Permit<String>>) -> Self {
+        let (room, permit) = (Arc::clone(room), Arc::clone(permit));
+        Self { bytes: bytes.clone(), _room: room, _permit: permit }
     }
 }
 
@@ -186,21 +193,39 @@ impl Account {
             Some(Seen { usage: Some(usage), .. }) => ended.settle(call, usage),
             Some(seen) => {
                 let input_max = self.input_max;
+                let workspace = call.workspace.as_str().to_owned();
                 let count = move || {
                     let estimate = || input_estimate(&call.provider_model, &ended.request.bytes);
                     let input = || input_max.unwrap_or_else(estimate);
                     let usage = seen.settle(&call.provider_model, input);
                     ended.settle(call, usage);
                 };
-                // Counting takes milliseconds, for which no other request should wait. When the
-                // program is shutting down, there is nobody else.
-                match tokio::runtime::Handle::try_current() {
-                    Ok(runtime) => drop(runtime.spawn_blocking(count)),
-                    Err(_) => count(),
-                }
+                in_turn(&self.models, workspace, count);
             }
         }
     }
+}
+
+/// Counts tokens when it is the workspace's turn. It takes milliseconds, for which no other request
+/// should wait, and a caller can end very many calls at once.
+fn in_turn(models: &Arc<Models>, workspace: String, count: impl FnOnce() + Send + 'static) {
+    // When the program is shutting down, there is nobody else.
+    let Ok(runtime) = Handle::try_current() else { return count() };
+    let count = |turn: Turn| {
+        move || {
+            count();
+            drop(turn);
+        }
+    };
+    if let Some(turn) = models.counts.try_turn(&workspace) {
+        drop(runtime.spawn_blocking(count(turn)));
+        return;
+    }
+    let models = Arc::clone(models);
+    drop(runtime.spawn(async move {
+        let turn = models.counts.turn(&workspace).await;
+        drop(tokio::task::spawn_blocking(count(turn)));
+    }));
 }
 
 /// A call that is over.

@@ -2,7 +2,7 @@
 
 use super::ModelProblem;
 use super::Room;
-use super::account::{Account, AskedBody};
+use super::account::Account;
 use super::asked::Asked;
 use super::breaker::Admission;
 use super::call::Call;
@@ -167,7 +167,7 @@ impl Call<'_> {
         let Some(parts) = self.models.parts.get() else { return };
         match parts.ledger.reserve(Vec::new(), call.clone()).await {
             Ok(reservation) => {
-                let request = AskedBody::new(&self.asked.body, &self.room);
+                let request = self.asked_body(&self.asked.body);
                 let models = Arc::clone(self.models);
                 let mut account = Account::new(models, call, None, request, self.began);
                 account.reserved(reservation);
@@ -309,7 +309,7 @@ impl Call<'_> {
         }
         let is_limited = !holds.is_empty();
         let reservation = parts.ledger.reserve(holds, call.clone()).await?;
-        let request = AskedBody::new(&asked.body, &self.room);
+        let request = self.asked_body(&asked.body);
         let models = Arc::clone(self.models);
         let mut account = Account::new(models, call, price, request, self.began);
         account.reserved(reservation);

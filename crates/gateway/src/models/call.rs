@@ -24,7 +24,7 @@ use crate::revocation;
 use crate::wire::BoxError;
 use ::models::operation::Operation;
 use ::models::provider::Way;
-use admission::Connection;
+use admission::{Connection, Permit};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts as Head;
@@ -69,6 +69,7 @@ pub(crate) struct Call<'c> {
     pub(crate) tried: Vec<(String, ModelFailure)>,
     /// The memory that its body takes.
     pub(crate) room: Arc<Room>,
+    permit: Arc<Permit<String>>,
     thread: Option<u64>,
 }
 
@@ -120,18 +121,19 @@ impl Inner {
             return Err(Problem::Unavailable { kind: KindName::Model, why: why.clone() });
         }
         let mut hold = self.hold_model(&mut head, shown, &caller, &served)?;
+        let permit = Arc::clone(&hold.permit);
         // Boxed right here, so that this large future is not copied once more.
         let answered = Box::pin(async {
             let (body, room) = self.model_body(&head, body, &served).await?;
             let rest = address.split(&head.uri).1;
             let headers = std::mem::take(&mut head.headers);
             let of = (&head.method, headers, rest, head.uri.query());
-            self.read_call(of, (body, room), (&caller, &served), began)?.answer(self).await
+            self.read_call(of, (body, room, permit), (&caller, &served), began)?.answer(self).await
         });
         let mut response = tokio::select! {
             biased;
             response = answered => response?,
-            end = hold.end() => return Err(Problem::ended(end, KindName::Model, None)),
+            end = hold.end() => return Err(Problem::ended(end, KindName::Model)),
         };
         response.body_mut().keep(hold);
         Ok(response)
@@ -151,7 +153,7 @@ impl Inner {
         }
         let busy = connection.map(|connection| connection.begin());
         let right = revocation::right_to_model(&self.context, shown, &served.route);
-        Ok(Hold { right, time: None, busy, turn: None, _permit: permit, _of_stranger: None })
+        Ok(Hold::new(right, busy, permit))
     }
 
     /// Reads the whole body, if it is not too long and arrives in time.
@@ -205,7 +207,7 @@ impl Inner {
     fn read_call<'c>(
         &'c self,
         (method, headers, rest, query): (&Method, HeaderMap, &str, Option<&str>),
-        (body, room): (Bytes, Room),
+        (body, room, permit): (Bytes, Room, Arc<Permit<String>>),
         (caller, served): (&'c Caller, &'c Arc<Served>),
         began: Instant,
     ) -> Result<Call<'c>, Problem> {
@@ -226,7 +228,20 @@ impl Inner {
         let sent = Sent::new(method.clone(), headers, rest, query);
         let models = &self.models;
         let (tried, room) = (Vec::new(), Arc::new(room));
-        Ok(Call { models, served, caller, asked, sent, began, end_user, tag, tried, room, thread })
+        Ok(Call {
+            models,
+            served,
+            caller,
+            asked,
+            sent,
+            began,
+            end_user,
+            tag,
+            tried,
+            room,
+            permit,
+            thread,
+        })
     }
 }
 
@@ -405,7 +420,7 @@ impl Call<'_> {
         };
         let reservation = parts.ledger.reserve(Vec::new(), call.clone()).await;
         let reservation = reservation.map_err(ModelProblem::from)?;
-        let request = AskedBody::new(&self.asked.body, &self.room);
+        let request = self.asked_body(&self.asked.body);
         let mut account = Account::new(Arc::clone(self.models), call, None, request, self.began);
         account.reserved(reservation);
         account.log(self.entry(StatusCode::OK.as_u16(), Some(&cached.headers)));
@@ -415,6 +430,11 @@ impl Call<'_> {
         headers.insert(CACHE, HeaderValue::from_static("hit"));
         let body = Body::pieces(Pieces::from_iter(cached.pieces.iter().cloned()), None);
         Ok(response(StatusCode::OK, headers, body))
+    }
+
+    /// The body, for the account of a call of the model.
+    pub(crate) fn asked_body(&self, body: &Bytes) -> AskedBody {
+        AskedBody::new(body, &self.room, &self.permit)
     }
 }
 

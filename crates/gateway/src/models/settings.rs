@@ -70,6 +70,9 @@ pub struct ModelSettings {
     /// How many requests and answers are searched for patterns at a time, in all and of one
     /// workspace.
     pub looks: Limits,
+    /// In how many calls tokens are counted at a time because the provider did not report them, in
+    /// all and of one workspace.
+    pub counts: Limits,
 
     /// How many entries may wait to be written to the log.
     pub log_max: usize,
@@ -143,6 +146,7 @@ impl Default for ModelSettings {
             cache_answer_max: 1 << 20,
             hook_timeout: Duration::from_secs(5),
             looks: Limits { total: 8, share: 2 },
+            counts: Limits { total: 2, share: 1 },
             log_max: 10_000,
             log_body_max: 16 << 10,
             output_max: 16_384,

@@ -1,5 +1,5 @@
 //! Limits work that takes a thread for as long as others like: lookups of names, whose name servers
-//! users choose, and searches for their patterns.
+//! users choose, searches for their patterns, and counting the tokens of their calls.
 
 use admission::Limits;
 use parking_lot::Mutex;
@@ -29,6 +29,13 @@ impl Turns {
         let own = self.share(owner).acquire_owned().await;
         let one = Arc::clone(&self.all).acquire_owned().await;
         Turn { _own: own.ok(), _one: one.ok() }
+    }
+
+    /// Takes a turn if one is free.
+    pub(crate) fn try_turn(&self, owner: &str) -> Option<Turn> {
+        let own = self.share(owner).try_acquire_owned().ok()?;
+        let one = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        Some(Turn { _own: Some(own), _one: Some(one) })
     }
 
     fn share(&self, owner: &str) -> Arc<Semaphore> {
@@ -63,6 +70,7 @@ mod tests {
             taken.push(turn);
         }
         assert_eq!(taken.len(), 2);
+        assert!(turns.try_turn("a").is_none() && turns.try_turn("b").is_some());
         assert!(timeout(Duration::from_secs(1), turns.turn("b")).await.is_ok());
         taken.pop();
         assert!(timeout(Duration::from_secs(1), turns.turn("a")).await.is_ok());

@@ -285,6 +285,19 @@ async fn a_provider_that_leaves_usage_out_is_estimated() {
 }
 
 #[tokio::test]
+async fn calls_that_end_together_are_all_counted() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| streamed(&[STREAM[0], STREAM[1], STREAM[3]])).await;
+    stage.model("m", &standin);
+    let calls = (0..20).map(|_| stage.chat("m", HI_STREAM));
+    for answer in futures_util::future::join_all(calls).await {
+        assert_eq!(answer.status.as_u16(), 200);
+    }
+    let usage = stage.usage(20).await;
+    assert_eq!((usage.calls, usage.estimated), (20, 20));
+}
+
+#[tokio::test]
 async fn a_closed_connection_is_not_a_failed_request() {
     let stage = Stage::start().await;
     let standin = Standin::start(|_, _, _| {

@@ -51,6 +51,8 @@ pub(crate) struct Models {
     pub(crate) hook_timeout: Span,
     pub(crate) looks_max: usize,
     pub(crate) looks_workspace_max: usize,
+    pub(crate) counts_max: usize,
+    pub(crate) counts_workspace_max: usize,
     pub(crate) log_max: usize,
     pub(crate) log_body_bytes_max: usize,
     pub(crate) limit_wait_max: Span,
@@ -93,7 +95,7 @@ impl Models {
     }
 
     /// Returns the numbers that must not be zero, with their keys.
-    pub(super) fn counts(&self) -> [(&'static str, usize); 28] {
+    pub(super) fn counts(&self) -> [(&'static str, usize); 30] {
         [
             ("models.body_bytes_max", self.body_bytes_max),
             ("models.bodies_bytes_max", self.bodies_bytes_max),
@@ -110,6 +112,8 @@ impl Models {
             ("models.breaker_failures", self.breaker_failures as usize),
             ("models.looks_max", self.looks_max),
             ("models.looks_workspace_max", self.looks_workspace_max),
+            ("models.counts_max", self.counts_max),
+            ("models.counts_workspace_max", self.counts_workspace_max),
             ("models.log_max", self.log_max),
             ("models.log_body_bytes_max", self.log_body_bytes_max),
             ("models.limit_waiting_max", self.limit_waiting_max),
@@ -209,6 +213,7 @@ impl Models {
             cache_answer_max: self.cache_answer_bytes_max,
             hook_timeout: self.hook_timeout.0,
             looks: share(self.looks_max, self.looks_workspace_max),
+            counts: share(self.counts_max, self.counts_workspace_max),
             log_max: self.log_max,
             log_body_max: self.log_body_bytes_max,
             output_max: self.output_tokens_max,
