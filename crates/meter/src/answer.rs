@@ -6,7 +6,7 @@
 //! exact, whatever the window.
 //!
 //! Questions that do not ask for single resources are answered from one number for each class and
-//! day.
+//! day, or for each of its hours.
 
 use crate::calendar;
 use crate::fold;
@@ -18,7 +18,7 @@ use crate::packed::{self, Content};
 use crate::prices::{HOUR_MS, PriceBook};
 use crate::question::{Answer, Filter, Question, Window};
 use crate::resources::Resources;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::usage::{self, Added, Class, Live, Packed};
 use store::{Error, Tx};
 use types::Timestamp;
@@ -151,12 +151,12 @@ struct Reading<'q> {
     groups: Groups,
 }
 
-/// Days that are read in the same way.
+/// Days of which the same is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stretch {
     first: i64,
     end: i64,
-    whole: bool,
+    packed: Packed,
 }
 
 /// Where an hour of a day is added.
@@ -182,7 +182,7 @@ impl Reading<'_> {
     ) -> Result<(), Error> {
         let Some(mut resources) = Resources::new(tx, self.question, class)? else { return Ok(()) };
         let days = (DAYS_OF_SERIES / class.series.max(1)).clamp(1, DAYS_MAX);
-        for stretch in self.stretches(class) {
+        for stretch in self.stretches(class, resources.told_apart()) {
             let mut first = stretch.first;
             while first < stretch.end {
                 let end = stretch.end.min(first + days);
@@ -196,31 +196,35 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Splits the days of the window into those that are taken as a whole, and those that are not.
-    fn stretches(&self, class: &Class) -> Vec<Stretch> {
-        let Window { start, end } = self.question.window;
+    /// Splits the days of the window by how much of them has to be read.
+    fn stretches(&self, class: &Class, told_apart: bool) -> Vec<Stretch> {
         let (first, last) = (self.first.div_euclid(24), (self.end - 1).div_euclid(24));
-        let cut = |day: i64| day * 24 * HOUR_MS < start.ms() || (day + 1) * 24 * HOUR_MS > end.ms();
-        if self.question.resolution == Resolution::Hourly || first >= last {
-            let whole = self.question.resolution != Resolution::Hourly && !cut(first);
-            let steady =
-                self.prices.changes(class.dimension, first * 24, (last + 1) * 24).next().is_none();
-            return vec![Stretch { first, end: last + 1, whole: whole && steady }];
-        }
         let changes = self.prices.changes(class.dimension, first * 24, (last + 1) * 24);
-        let mut split: Vec<i64> =
+        let changed: BTreeSet<i64> =
             changes.filter(|hour| hour % 24 != 0).map(|hour| hour.div_euclid(24)).collect();
-        split.extend([first, last].into_iter().filter(|day| cut(*day)));
-        split.sort_unstable();
-        split.dedup();
-        let (mut stretches, mut from) = (Vec::new(), first);
-        for day in split {
-            stretches.push(Stretch { first: from, end: day, whole: true });
-            stretches.push(Stretch { first: day, end: day + 1, whole: false });
-            from = day + 1;
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for day in first..=last {
+            let packed = self.needed(day, changed.contains(&day), told_apart);
+            match stretches.last_mut().filter(|before| before.packed == packed) {
+                Some(before) => before.end = day + 1,
+                None => stretches.push(Stretch { first: day, end: day + 1, packed }),
+            }
         }
-        stretches.push(Stretch { first: from, end: last + 1, whole: true });
         stretches
+    }
+
+    /// Returns how much of a day has to be read.
+    fn needed(&self, day: i64, is_price_changed: bool, told_apart: bool) -> Packed {
+        let Window { start, end } = self.question.window;
+        let is_cut = day * 24 * HOUR_MS < start.ms() || (day + 1) * 24 * HOUR_MS > end.ms();
+        if self.question.resolution != Resolution::Hourly && !is_cut && !is_price_changed {
+            return if told_apart { Packed::Sums } else { Packed::Total };
+        }
+        // Only the first and the last hour of a window can be cut.
+        let cut_hours =
+            [self.first, self.end - 1].into_iter().filter(|hour| self.cut(*hour).is_some());
+        let has_cut_hour = cut_hours.map(|hour| hour.div_euclid(24)).any(|cut| cut == day);
+        if told_apart || has_cut_hour { Packed::Hours } else { Packed::HourTotals }
     }
 
     fn days(
@@ -230,21 +234,18 @@ impl Reading<'_> {
         stretch: Stretch,
         unpacked: &mut Unpacked,
     ) -> Result<(), Error> {
-        let packed = match (stretch.whole, resources.told_apart()) {
-            (true, false) => Packed::Total,
-            (true, true) => Packed::Sums,
-            (false, _) => Packed::Hours,
-        };
-        let rows = usage::read_days(tx, resources.class.id, stretch.first, stretch.end, packed)?;
+        let Stretch { first, end, packed } = stretch;
+        let rows = usage::read_days(tx, resources.class.id, first, end, packed)?;
         let mut rows: BTreeMap<i64, usage::Day> =
             rows.into_iter().map(|row| (row.day, row)).collect();
-        for day in unpacked.range(stretch.first..stretch.end).map(|(day, _)| *day) {
+        for day in unpacked.range(first..end).map(|(day, _)| *day) {
             rows.entry(day).or_default();
         }
         for (day, row) in rows {
             let added = unpacked.remove(&day).unwrap_or_default();
             match packed {
                 Packed::Total => self.total(tx, resources, day, row.total, &added)?,
+                Packed::HourTotals => self.hour_totals(tx, resources, (day, &row), &added)?,
                 Packed::Sums => self.sums(tx, resources, day, &row.sums, &added)?,
                 Packed::Hours => self.hours(tx, resources, day, &row.hours, &added)?,
             }
@@ -304,15 +305,7 @@ impl Reading<'_> {
         hours: &str,
         added: &[Added],
     ) -> Result<(), Error> {
-        let window = self.first..self.end;
-        let places: Vec<Place> = (0..24)
-            .zip(day * 24..)
-            .filter(|(_, hour)| window.contains(hour))
-            .map(|(of_day, hour)| self.place(resources.class, of_day, hour))
-            .collect();
-        if !resources.told_apart() && places.iter().all(|place| place.cut.is_none()) {
-            return self.hours_of_all(tx, resources, (day, hours), &places, added);
-        }
+        let places = self.places(resources.class, day);
         let mut content = Content::read(hours, day)?;
         content.add(added.iter().map(|one| (one.series, one.hour - day * 24, one.amount)));
         for (series, amounts) in content.series() {
@@ -331,29 +324,35 @@ impl Reading<'_> {
     }
 
     /// Adds the hours of a day for a question that does not distinguish resources.
-    fn hours_of_all(
+    fn hour_totals(
         &mut self,
         tx: &mut Tx<'_>,
         resources: &mut Resources<'_>,
-        (day, hours): (i64, &str),
-        places: &[Place],
+        (day, row): (i64, &usage::Day),
         added: &[Added],
     ) -> Result<(), Error> {
-        let mut sums = [0_i128; 24];
-        packed::each_series(hours, day, |_, amounts| {
-            sums.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += i128::from(*amount));
-        })?;
+        let mut totals = match row.hour_totals {
+            Some(totals) => totals,
+            None => packed::hour_totals(&row.hours, day)?,
+        };
         for one in added {
             let hour = usize::try_from(one.hour - day * 24).ok();
-            if let Some(sum) = hour.and_then(|hour| sums.get_mut(hour)) {
-                *sum += i128::from(one.amount);
+            if let Some(total) = hour.and_then(|hour| totals.get_mut(hour)) {
+                *total += i128::from(one.amount);
             }
         }
-        for place in places {
-            let sum = sums[place.of_day];
-            self.add(tx, resources, 0, (place.step, place.tariff), sum)?;
+        for place in self.places(resources.class, day) {
+            let total = totals[place.of_day];
+            self.add(tx, resources, 0, (place.step, place.tariff), total)?;
         }
         Ok(())
+    }
+
+    /// Returns where the hours of a day are added that are in the window.
+    fn places(&self, class: &Class, day: i64) -> Vec<Place> {
+        let window = self.first..self.end;
+        let hours = (0..24).zip(day * 24..).filter(|(_, hour)| window.contains(hour));
+        hours.map(|(of_day, hour)| self.place(class, of_day, hour)).collect()
     }
 
     fn place(&self, class: &Class, of_day: usize, hour: i64) -> Place {

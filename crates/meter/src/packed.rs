@@ -1,6 +1,7 @@
-//! A day of a class, packed as two texts: what each series used in the day, and in each hour.
+//! A day of a class, packed as two texts: what each series used in the day, and in each hour. Beside
+//! them are numbers for all series together.
 //!
-//! Both are bytes in base64, since the store has only whole numbers and texts. A series is written
+//! Both texts are bytes in base64, since the store has only whole numbers and texts. A series is written
 //! as its distance from the one before, an amount in the fewest bytes that hold it. An hour with
 //! the same amount as the hour before takes one byte; most hours of something that runs throughout
 //! are like this.
@@ -13,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::collections::BTreeMap;
 use store::Error;
-use store::usage::Day;
+use store::usage::{Day, HourTotals};
 
 const HOURS: usize = 24;
 
@@ -60,7 +61,8 @@ impl Content {
     }
 
     pub(crate) fn write(&self, class: i64, day: i64) -> Day {
-        let (mut sums, mut hours, mut total) = (Writer::default(), Writer::default(), 0_i128);
+        let (mut sums, mut hours) = (Writer::default(), Writer::default());
+        let (mut total, mut hour_totals) = (0_i128, HourTotals::default());
         for (series, amounts) in
             self.0.iter().filter(|(_, amounts)| amounts.iter().any(|amount| *amount != 0))
         {
@@ -70,8 +72,10 @@ impl Content {
             sums.signed(sum);
             hours.series(*series);
             hours.amounts(amounts);
+            add(&mut hour_totals, amounts);
         }
-        Day { class, day, total, sums: sums.text(), hours: hours.text() }
+        let hour_totals = Some(hour_totals);
+        Day { class, day, total, hour_totals, sums: sums.text(), hours: hours.text() }
     }
 }
 
@@ -108,6 +112,17 @@ pub(crate) fn each_series(
         visit(series, &amounts);
     }
     Ok(())
+}
+
+/// Returns what all series of a day used together, for a day that has only their hours.
+pub(crate) fn hour_totals(hours: &str, day: i64) -> Result<HourTotals, Error> {
+    let mut totals = HourTotals::default();
+    each_series(hours, day, |_, amounts| add(&mut totals, amounts))?;
+    Ok(totals)
+}
+
+fn add(totals: &mut HourTotals, amounts: &Amounts) {
+    totals.iter_mut().zip(amounts).for_each(|(total, amount)| *total += i128::from(*amount));
 }
 
 fn decoded(text: &str, day: i64) -> Result<Vec<u8>, Error> {
@@ -209,14 +224,12 @@ mod tests {
             let day = content.write(1, 7);
             content.0.retain(|(_, amounts)| amounts.iter().any(|amount| *amount != 0));
             prop_assert_eq!(Content::read(&day.hours, 7).unwrap(), content);
-            let (mut total, mut by_hour) = (0, 0);
+            let mut total = 0;
             each_sum(&day.sums, 7, |_, sum| total += i128::from(sum)).unwrap();
-            each_series(&day.hours, 7, |_, amounts| {
-                by_hour += amounts.iter().map(|amount| i128::from(*amount)).sum::<i128>();
-            })
-            .unwrap();
+            let by_hour = hour_totals(&day.hours, 7).unwrap();
             prop_assert_eq!(total, day.total);
-            prop_assert_eq!(by_hour, day.total);
+            prop_assert_eq!(by_hour.iter().sum::<i128>(), day.total);
+            prop_assert_eq!(Some(by_hour), day.hour_totals);
         }
 
         #[test]

@@ -9,6 +9,7 @@ use common::town::{Groups, Town, at, model, prices};
 use common::{HOUR, MONDAY, Place};
 use fastrand::Rng;
 use meter::{Filter, PriceBook, Question, UsageFact, Window};
+use store::usage::{self, Day, Packed};
 use store::{Error, Store, Tx};
 use types::instance::Stamp;
 use types::usage::{Dimension, ResourceType};
@@ -44,12 +45,32 @@ async fn every_answer_is_the_sum_of_what_was_on(place: Place) {
             if number == QUESTIONS / 2 {
                 meter::roll(&place.store, at(town.now)).await.unwrap();
                 meter::pack(&place.store, at(town.now + 12 * HOUR)).await.unwrap();
+                forget_hour_totals(&place.store, &town, seed % 3).await;
             }
         }
         let window = Window { start: at(MONDAY - 24 * HOUR), end: at(town.now + 24 * HOUR) };
         let verified = meter::verify(&place.store, window).await.unwrap();
         assert_eq!(verified.differences, [], "seed {seed}");
     }
+}
+
+/// Leaves every third day as a release packed it that knew no totals of hours.
+async fn forget_hour_totals(store: &Store, town: &Town, third: u64) {
+    let account = town.account.clone();
+    let forget = move |tx: &mut Tx<'_>| {
+        for class in usage::classes(tx, Some(&account))? {
+            let mut read = |packed| usage::read_days(tx, class.id, 0, i64::MAX, packed);
+            let (days, sums) = (read(Packed::Hours)?, read(Packed::Sums)?);
+            assert!(read(Packed::HourTotals)?.iter().all(|day| day.hours.is_empty()));
+            for (day, Day { sums, .. }) in days.into_iter().zip(sums) {
+                if day.day.rem_euclid(3).unsigned_abs() == third {
+                    usage::put_day(tx, &Day { hour_totals: None, sums, ..day })?;
+                }
+            }
+        }
+        Ok::<_, Error>(())
+    };
+    store.write(forget).await.unwrap();
 }
 
 /// Reports owners and facts in any order, some of them twice. Meanwhile time passes irregularly,

@@ -99,6 +99,16 @@ const ALL: &[Migration] = &[
         name: "schedules",
         sql: include_str!("../migrations/0027_schedules.sql"),
     },
+    Migration {
+        number: 28,
+        name: "hour totals",
+        sql: include_str!("../migrations/0028_hour_totals.sql"),
+    },
+    Migration {
+        number: 29,
+        name: "calls by machine",
+        sql: include_str!("../migrations/0029_calls_by_machine.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

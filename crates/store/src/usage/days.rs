@@ -11,9 +11,13 @@ const CORRECTIONS: &str = "usage_corrections";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Packed {
     Total,
+    HourTotals,
     Sums,
     Hours,
 }
+
+/// What all series of a class used together in each hour of a day.
+pub type HourTotals = [i128; 24];
 
 /// One day of a class. Parts that were not requested are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub struct Day {
     pub class: i64,
     pub day: i64,
     pub total: i128,
+    /// `None` also for a day that was packed by an early release. Its `hours` are read instead.
+    pub hour_totals: Option<HourTotals>,
     pub sums: String,
     pub hours: String,
 }
@@ -44,9 +50,10 @@ pub fn read_days(
     packed: Packed,
 ) -> Result<Vec<Day>, Error> {
     let columns = match packed {
-        Packed::Total => "'', ''",
-        Packed::Sums => "sums, ''",
-        Packed::Hours => "'', hours",
+        Packed::Total => "'', '', ''",
+        Packed::HourTotals => "hour_totals, '', CASE WHEN hour_totals = '' THEN hours ELSE '' END",
+        Packed::Sums => "'', sums, ''",
+        Packed::Hours => "'', '', hours",
     };
     let sql = format!(
         "SELECT class_id, day, total, {columns} FROM usage_days
@@ -57,24 +64,46 @@ pub fn read_days(
 
 fn read(mut row: Row) -> Result<Day, Error> {
     let day = row.int(1)?;
-    let total =
-        row.text(2)?.parse().map_err(|error| Error::corrupt(TABLE, day.to_string(), error))?;
-    Ok(Day { class: row.int(0)?, day, total, sums: row.take_text(3)?, hours: row.take_text(4)? })
+    let corrupt = |error| Error::corrupt(TABLE, day.to_string(), error);
+    let total = row.text(2)?.parse().map_err(corrupt)?;
+    let totals: Vec<i128> = row
+        .text(3)?
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .map_err(corrupt)?;
+    let hour_totals = match totals.as_slice() {
+        [] => None,
+        totals => {
+            Some(totals.try_into().map_err(|error| Error::corrupt(TABLE, day.to_string(), error))?)
+        }
+    };
+    let (sums, hours) = (row.take_text(4)?, row.take_text(5)?);
+    Ok(Day { class: row.int(0)?, day, total, hour_totals, sums, hours })
+}
+
+/// Writes numbers as a text, with spaces between them.
+fn written(totals: &HourTotals) -> String {
+    totals.map(|total| total.to_string()).join(" ")
 }
 
 /// Writes a packed day, replacing an earlier version. Its class must be locked, as
 /// [`unpacked_days`] does.
 pub fn put_day(tx: &mut Tx<'_>, day: &Day) -> Result<(), Error> {
+    // Empty: not known.
+    let hour_totals = day.hour_totals.as_ref().map_or_else(String::new, written);
     let row = vec![
         day.class.into(),
         day.day.into(),
         day.total.to_string().into(),
+        hour_totals.into(),
         day.sums.as_str().into(),
         day.hours.as_str().into(),
     ];
     let clash = "ON CONFLICT (class_id, day) DO UPDATE SET
-                 total = excluded.total, sums = excluded.sums, hours = excluded.hours";
-    insert(tx, "usage_days (class_id, day, total, sums, hours)", clash, &[row])
+                 total = excluded.total, hour_totals = excluded.hour_totals,
+                 sums = excluded.sums, hours = excluded.hours";
+    insert(tx, "usage_days (class_id, day, total, hour_totals, sums, hours)", clash, &[row])
 }
 
 /// Returns up to `limit` classes and days with unpacked hours before `end`. Locks the classes until

@@ -10,7 +10,9 @@ mod lives;
 mod proofs;
 mod series;
 
-pub use days::{Correction, Day, Packed, correct, corrections, put_day, read_days, unpacked_days};
+pub use days::{
+    Correction, Day, HourTotals, Packed, correct, corrections, put_day, read_days, unpacked_days,
+};
 pub use facts::{FactRow, Met, facts_of, insert_facts};
 pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
