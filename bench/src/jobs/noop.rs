@@ -53,6 +53,7 @@ async fn measure(settings: store::Settings) -> anyhow::Result<f64> {
 async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
     let id = ExecutionId::new(store.world());
     let new = NewExecution {
+        machine: None,
         id: id.clone(),
         workspace: WorkspaceId::known("wsp_bench"),
         kind: types::KindName::Job,

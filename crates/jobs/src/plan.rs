@@ -176,6 +176,7 @@ mod tests {
             kind: types::KindName::Job,
             job_id: ResourceId::known("res_1"),
             job: "nightly".into(),
+            machine: None,
             name: "one".into(),
             phase: Phase::Open,
             total,

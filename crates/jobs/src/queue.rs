@@ -80,6 +80,8 @@ pub struct NewExecution {
     pub kind: KindName,
     pub job_id: ResourceId,
     pub job: String,
+    /// The machine that has to run it; any, if it is `None`.
+    pub machine: Option<String>,
     /// Unique within the job.
     pub name: String,
     /// Memory of each task.
@@ -154,6 +156,7 @@ impl Queue {
             kind: new.kind,
             job_id: new.job_id.clone(),
             job: new.job.clone(),
+            machine: new.machine.clone(),
             name: new.name.clone(),
             phase: Phase::Open,
             total,

@@ -23,6 +23,7 @@ fn execution(total: i64, parallelism: i64) -> Execution {
         kind: types::KindName::Job,
         job_id: ResourceId::known("res_1"),
         job: "nightly".into(),
+        machine: None,
         name: "one".into(),
         phase: Phase::Open,
         total,

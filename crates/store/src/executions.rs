@@ -64,6 +64,8 @@ pub struct Execution {
     pub kind: KindName,
     pub job_id: ResourceId,
     pub job: String,
+    /// The machine that has to run it; any, if it is `None`.
+    pub machine: Option<String>,
     /// Public name, unique within the job.
     pub name: String,
     pub phase: Phase,
@@ -124,7 +126,7 @@ macro_rules! select {
         concat!(
             "SELECT id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
              running, waiting, succeeded, failed, cancelled, retried, ready_at, turn,
-             created_at, updated_at, started_at, ended_at, retries_max, kind FROM executions ",
+             created_at, updated_at, started_at, ended_at, retries_max, kind, machine FROM executions ",
             $rest
         )
     };
@@ -145,8 +147,8 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
     tx.execute(
         "INSERT INTO executions (id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
              running, waiting, succeeded, failed, cancelled, retried, ready_at, turn, created_at, updated_at, retries_max,
-             kind)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
+             kind, machine)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
         params![
             id,
             workspace,
@@ -169,7 +171,8 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
             execution.created_at,
             execution.updated_at,
             execution.retries_max,
-            execution.kind.name()
+            execution.kind.name(),
+            execution.machine.as_deref()
         ],
     )?;
     let sql = "INSERT INTO execution_orders (execution_id, plan, arguments) VALUES ($1, $2, $3)";
@@ -315,6 +318,7 @@ fn read(row: &Row) -> Result<Execution, Error> {
         workspace: WorkspaceId::known(row.text(1)?),
         job_id: ResourceId::known(row.text(2)?),
         job: row.text(3)?,
+        machine: row.opt_text(24)?,
         name: row.text(4)?,
         phase,
         total: row.int(6)?,

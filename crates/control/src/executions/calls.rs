@@ -47,6 +47,7 @@ pub fn begin<K: Triggered>(
         kind: K::NAME,
         job_id: workload.row.id.clone(),
         job: workload.row.name.clone(),
+        machine: K::machine(&workload.state).map(str::to_owned),
         name: id.to_string(),
         memory_mb: MEMORY_MB,
         retries_max: set.retry.unwrap_or(0),

@@ -82,6 +82,7 @@ pub fn start(
         kind: Job::NAME,
         job_id: job.row.id.clone(),
         job: job.row.name.clone(),
+        machine: None,
         memory_mb: asked.memory.unwrap_or(limit),
         retries_max: asked.retries.or(runtime(&wish).max_retries).unwrap_or(0),
         parallelism: runtime(&wish).max_concurrent_tasks,

@@ -141,7 +141,7 @@ impl Round {
         now: Timestamp,
         done: &mut Done,
     ) -> Result<(), Error> {
-        let candidates = claims::candidates(tx, slots, now, CANDIDATES)?;
+        let candidates = claims::candidates(tx, (slots, &self.holder), now, CANDIDATES)?;
         if candidates.is_empty() {
             return Ok(());
         }

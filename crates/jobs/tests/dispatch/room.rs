@@ -16,6 +16,7 @@ crate::on_both!(
     what_was_asked_for_in_vain_does_not_count,
     strangers_leave_a_workspace_room_for_executions_of_its_own,
     calls_and_tasks_have_slots_of_their_own,
+    a_call_is_made_by_the_machine_that_runs_its_workload,
 );
 
 fn at_once(name: &str, tasks: usize) -> jobs::NewExecution {
@@ -168,6 +169,23 @@ async fn strangers_leave_a_workspace_room_for_executions_of_its_own(stage: Stage
 fn call(name: &str, workspace: &str) -> jobs::NewExecution {
     let workspace = WorkspaceId::known(workspace);
     jobs::NewExecution { kind: KindName::Agent, memory_mb: 0, workspace, ..new(name, 1) }
+}
+
+async fn a_call_is_made_by_the_machine_that_runs_its_workload(stage: Stage) {
+    let (one, two) = (Machine::ready("one"), Machine::ready("two"));
+    let _programs =
+        [Program::start(&stage, &one, settings()), Program::start(&stage, &two, settings())];
+    let mut ids = Vec::new();
+    for number in 0..20 {
+        let machine = Some("two".to_owned());
+        let to_two = jobs::NewExecution { machine, ..call(&number.to_string(), "wsp_a") };
+        ids.push(stage.try_start(settings(), to_two).await.unwrap().id);
+    }
+    for id in ids {
+        let end = stage.end(&id).await;
+        assert_eq!((end.phase, end.counts.retried), (Phase::Succeeded, 0));
+    }
+    assert_eq!((one.begun.borrow().len(), two.begun.borrow().len()), (0, 20));
 }
 
 async fn calls_and_tasks_have_slots_of_their_own(stage: Stage) {

@@ -191,6 +191,7 @@ pub fn new(name: &str, tasks: usize) -> NewExecution {
         kind: types::KindName::Job,
         job_id: ResourceId::known("res_job"),
         job: "nightly".into(),
+        machine: None,
         name: name.into(),
         memory_mb: 100,
         retries_max: 0,

@@ -25,11 +25,11 @@ const fn condition(slots: SlotKind) -> &'static str {
     }
 }
 
-/// Returns the next executions of each workspace that take such slots, in turn order, and at most
-/// `of_each` per workspace.
+/// Returns the next executions of each workspace that take such slots of a machine, in turn order,
+/// and at most `of_each` per workspace.
 pub fn candidates(
     tx: &mut Tx<'_>,
-    slots: SlotKind,
+    (slots, machine): (SlotKind, &str),
     now: Timestamp,
     of_each: i64,
 ) -> Result<Vec<Candidate>, Error> {
@@ -39,11 +39,11 @@ pub fn candidates(
                  THEN parallelism - running ELSE total - next + waiting END
          FROM (SELECT id, workspace_id, memory_mb, parallelism, running, total, next, waiting, turn,
                    ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY turn, id) AS place
-               FROM executions WHERE ready_at <= $1 AND {}) AS ranked
+               FROM executions WHERE ready_at <= $1 AND (machine IS NULL OR machine = $3) AND {}) AS ranked
          WHERE place <= $2 ORDER BY workspace_id, place",
         condition(slots)
     );
-    let rows = tx.query(TABLE, &sql, params![now, of_each])?;
+    let rows = tx.query(TABLE, &sql, params![now, of_each, machine])?;
     let candidate = |row: &crate::Row| {
         let (id, workspace) = (ExecutionId::known(row.text(0)?), WorkspaceId::known(row.text(1)?));
         Ok(Candidate { id, workspace, memory_mb: row.int(2)?, room: row.int(3)? })
@@ -64,13 +64,18 @@ pub fn running(tx: &mut Tx<'_>, slots: SlotKind) -> Result<Vec<(WorkspaceId, i64
         .collect()
 }
 
-/// Returns when the next task can be claimed, if any: one that takes such slots, or any.
-pub fn next_ready(tx: &mut Tx<'_>, slots: Option<SlotKind>) -> Result<Option<Timestamp>, Error> {
+/// Returns when a machine can claim the next task, if any: one that takes such slots, or any.
+pub fn next_ready(
+    tx: &mut Tx<'_>,
+    (slots, machine): (Option<SlotKind>, &str),
+) -> Result<Option<Timestamp>, Error> {
     let and = slots.map_or(String::new(), |slots| format!("AND {}", condition(slots)));
     let sql = format!(
-        "SELECT ready_at FROM executions WHERE ready_at IS NOT NULL {and} ORDER BY ready_at LIMIT 1"
+        "SELECT ready_at FROM executions
+         WHERE ready_at IS NOT NULL AND (machine IS NULL OR machine = $1) {and}
+         ORDER BY ready_at LIMIT 1"
     );
-    tx.find(TABLE, &sql, params![])?.map_or(Ok(None), |row| row.opt_time(0))
+    tx.find(TABLE, &sql, params![machine])?.map_or(Ok(None), |row| row.opt_time(0))
 }
 
 /// Returns how many tasks are running or would run if there were room for all. Calls are not

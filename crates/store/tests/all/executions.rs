@@ -33,6 +33,7 @@ fn execution(world: &World, name: &str, total: i64) -> Execution {
         kind: KindName::Job,
         job_id: ResourceId::known("res_job"),
         job: "nightly".into(),
+        machine: None,
         name: name.into(),
         phase: Phase::Open,
         total,
@@ -279,10 +280,10 @@ async fn candidates_take_turns_in_each_workspace(place: Place) {
     let now = world.now();
     let (all, first, running) = store
         .read(move |tx| {
-            assert!(claims::next_ready(tx, None)?.is_some_and(|ready| ready < now));
+            assert!(claims::next_ready(tx, (None, "one"))?.is_some_and(|ready| ready < now));
             Ok::<_, Error>((
-                claims::candidates(tx, SlotKind::Task, now, 9)?,
-                claims::candidates(tx, SlotKind::Task, now, 1)?,
+                claims::candidates(tx, (SlotKind::Task, "one"), now, 9)?,
+                claims::candidates(tx, (SlotKind::Task, "one"), now, 1)?,
                 claims::running(tx, SlotKind::Task)?,
             ))
         })
