@@ -1,6 +1,7 @@
 //! Errors for callers: one type per boundary, one variant per decision that a caller may take.
 
 use crate::launch::LaunchError;
+use crate::settings::Subnet;
 use crate::snapshots::SnapshotName;
 use crate::spec::SpecError;
 use crate::state::Refused;
@@ -16,6 +17,13 @@ pub enum OpenError {
     Machine { what: &'static str, source: io::Error },
     #[error("another node uses this folder")]
     InUse,
+    /// The other one may be gone, but what it started may still be running.
+    #[error(
+        "the firewall table `{table}` of another server has addresses of {subnet}: give each server \
+         of this machine a `node.subnet` of its own or, if that server is gone, remove its table \
+         (nft delete table inet {table})"
+    )]
+    SubnetTaken { subnet: Subnet, table: String },
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -209,6 +209,10 @@ impl Subnet {
         address.to_bits() & !host_bits == self.address.to_bits()
     }
 
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        self.contains(other.address) || other.contains(self.address)
+    }
+
     /// Returns the address of the node's proxy and resolver, as instances see it.
     pub(crate) fn proxy(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(1))
@@ -269,6 +273,10 @@ mod tests {
         assert_eq!(subnet.proxy(), Ipv4Addr::new(10, 64, 0, 1));
         assert!(subnet.contains(Ipv4Addr::new(10, 64, 0, 3)));
         assert!(!subnet.contains(Ipv4Addr::new(10, 64, 0, 4)));
+        for (other, overlaps) in [("10.64.0.0/16", true), ("10.64.0.4/30", false)] {
+            let other = other.parse().unwrap();
+            assert_eq!((subnet.overlaps(other), other.overlaps(subnet)), (overlaps, overlaps));
+        }
     }
 
     proptest! {

@@ -9,6 +9,7 @@ mod elements;
 mod inside;
 mod netfilter;
 mod netlink;
+mod others;
 mod rules;
 mod table;
 mod tun;

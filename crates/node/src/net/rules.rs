@@ -4,7 +4,7 @@
 use super::elements::{Element, Groups, SETS};
 use super::netfilter::{Change, Netfilter};
 use super::netlink::{LOOPBACK_INDEX, Netlink};
-use super::table;
+use super::{others, table};
 use crate::settings::{Egress, Firewall, Limits, Settings};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -33,6 +33,14 @@ struct State {
 }
 
 impl Rules {
+    /// Returns the table of another node on this machine whose instances have addresses of ours.
+    pub(crate) fn conflicting_table(settings: &Settings) -> io::Result<Option<String>> {
+        match settings.egress {
+            Egress::Internet { .. } => others::table_over(settings.subnet, &table_name(settings)),
+            Egress::Nothing => Ok(None),
+        }
+    }
+
     /// Replaces the rules of an earlier node in one step, including those for the instances found.
     /// The machine's table of connections may take a small part of `memory_mb`.
     pub(crate) fn write(
@@ -44,7 +52,7 @@ impl Rules {
         let mut groups = Groups::default();
         let sets = sets(&mut groups, found);
         let networks = table::Networks { closed, doors, inside };
-        let table = format!("holm-{}", settings.name);
+        let table = table_name(settings);
         table::write(&table::text(&table, settings, &networks, &sets))?;
         // This comes after the rules that say who may reach the address.
         let proxy = settings.subnet.proxy();
@@ -99,6 +107,10 @@ impl Rules {
         remove_proxy_address(self.proxy)?;
         table::write(&format!("add table inet {0}\ndelete table inet {0}\n", self.table))
     }
+}
+
+fn table_name(settings: &Settings) -> String {
+    format!("{}{}", table::NAME_START, settings.name)
 }
 
 fn add_proxy_address(address: Ipv4Addr) -> io::Result<()> {

@@ -15,8 +15,11 @@ const PREFIX_CHARS: usize = 7;
 /// Where Debian keeps the program, which is not in everybody's `PATH`.
 pub(crate) const NFT: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
 
-/// The most source addresses for which the firewall counts connections. No subnet in use is larger.
+/// The most source addresses for which the firewall counts connections and questions. No subnet in use is larger.
 const INSTANCES_MAX: u32 = 65_535;
+
+/// How the names of all tables of nodes begin.
+pub(super) const NAME_START: &str = "holm-";
 
 pub(super) fn interface_prefix(name: &str) -> String {
     // The end of a name differs more than its beginning when several nodes have similar names.
@@ -27,6 +30,15 @@ pub(super) fn interface_prefix(name: &str) -> String {
 
 /// Has `nft` run a script, which has either all of its effects or none.
 pub(super) fn write(script: &str) -> io::Result<()> {
+    run(&["-f", "-"], script).map(drop)
+}
+
+/// Returns what `nft` lists, without the elements of sets.
+pub(super) fn list(what: &[&str]) -> io::Result<String> {
+    run(&[&["-t", "list"], what].concat(), "")
+}
+
+fn run(arguments: &[&str], input: &str) -> io::Result<String> {
     let program = NFT.iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
@@ -34,22 +46,20 @@ pub(super) fn write(script: &str) -> io::Result<()> {
         )
     })?;
     let mut child = Command::new(program)
-        .args(["-f", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(script.as_bytes())?;
+    // It prints nothing before it has read everything.
+    if let Some(mut stdin) = child.stdin.take().filter(|_| !input.is_empty()) {
+        stdin.write_all(input.as_bytes())?;
     }
     let output = child.wait_with_output()?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(io::Error::other(format!(
-        "nft refused the rules: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    )))
+    Err(io::Error::other(format!("nft failed: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
 pub(super) struct Networks<'a> {

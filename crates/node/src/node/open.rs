@@ -30,7 +30,6 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::fs::File;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -46,6 +45,8 @@ impl Node {
         body::check_machine(&settings.backend)
             .doing("find the program that starts instances (runc)")?;
         let lock = lock(&settings)?;
+        // Before anything is made that would stay.
+        require_own_subnet(&settings)?;
         let (stores, capacity) = open_stores(&settings, world)?;
         let stores = Arc::new(stores);
         let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
@@ -57,7 +58,7 @@ impl Node {
         stores.snapshots.collect();
         // Until now the earlier node's rules were in place, which know all instances that are
         // alive.
-        let rules = write_rules(&settings, &capacity, &found).doing("write the firewall rules")?;
+        let rules = write_rules(&settings, &capacity, &found)?;
 
         let registry = Arc::new(Mutex::new(Registry::default()));
         let watched = Arc::clone(&registry);
@@ -118,16 +119,24 @@ fn open_stores(settings: &Settings, world: World) -> Result<(Stores, Capacity), 
     Ok((stores, capacity))
 }
 
+fn require_own_subnet(settings: &Settings) -> Result<(), OpenError> {
+    match Rules::conflicting_table(settings).doing("read the firewall's tables")? {
+        Some(table) => Err(OpenError::SubnetTaken { subnet: settings.subnet, table }),
+        None => Ok(()),
+    }
+}
+
 /// Replaces the firewall rules of an earlier node by this node's, for the instances that were found.
 fn write_rules(
     settings: &Settings,
     capacity: &Capacity,
     found: &[Instance],
-) -> io::Result<Option<Rules>> {
+) -> Result<Option<Rules>, OpenError> {
     let address = |instance: &Instance| settings.subnet.address(instance.slot);
     let firewalls: Vec<_> =
         found.iter().filter_map(|one| Some((address(one), one.firewall()?))).collect();
-    Rules::write(settings, capacity.memory_mb.total, &firewalls)
+    let rules = Rules::write(settings, capacity.memory_mb.total, &firewalls);
+    Ok(rules.doing("write the firewall rules")?)
 }
 
 /// Returns how many files a process of an instance may open. This process cannot allow more than it
