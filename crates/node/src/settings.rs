@@ -150,6 +150,8 @@ pub struct Limits {
     pub terminals: u32,
     /// Connections of one instance to the internet, as counted by the machine's firewall.
     pub connections: u32,
+    /// Datagrams with questions for names that this machine answers, of one instance in a second.
+    pub questions_per_s: u32,
     /// Tunnels of all instances together. Each has a thread.
     pub tunnels: u32,
     /// Networks and users to keep ready.
@@ -176,6 +178,7 @@ impl Default for Limits {
             share_percent: 80,
             terminals: 64,
             connections: 1_024,
+            questions_per_s: 1_000,
             tunnels: 256,
             networks_ready: 16,
             facts_kept: 1_000_000,

@@ -99,6 +99,16 @@ fn sender(settings: &Settings) -> String {
     )
 }
 
+/// Returns the rule that limits how often an instance asks for names. All questions arrive at one
+/// socket, so those of an instance that asks without end would push out those of the others.
+fn questions(settings: &Settings) -> String {
+    let rate = settings.limits.questions_per_s;
+    format!(
+        "    udp dport {NAMES_PORT} update @asking \
+         {{ ip saddr limit rate over {rate}/second burst {rate} packets }} drop"
+    )
+}
+
 /// Returns the script for the whole table. Its chains are:
 /// - `arrive`: what instances send to the machine itself. `proxy` is the part of it for the node's
 ///   own address, which nobody else reaches.
@@ -116,7 +126,7 @@ pub(super) fn text(
 ) -> String {
     let (subnet, proxy) = (settings.subnet, settings.subnet.proxy());
     let prefix = interface_prefix(&settings.name);
-    let sender = sender(settings);
+    let (sender, questions) = (sender(settings), questions(settings));
     let mut resolvers = String::new();
     for address in &settings.nameservers {
         let family = if address.is_ipv4() { "ip" } else { "ip6" };
@@ -136,6 +146,12 @@ table inet {table} {{
     type ipv4_addr
     size {INSTANCES_MAX}
     flags dynamic
+  }}
+  set asking {{
+    type ipv4_addr
+    size {INSTANCES_MAX}
+    flags dynamic,timeout
+    timeout 1m
   }}
 {sets}
   chain divert {{
@@ -166,6 +182,7 @@ table inet {table} {{
 {opened}    drop
   }}
   chain proxy {{
+{questions}
     ct state established accept
     ip saddr != @named drop
     tcp dport {{ {PROXY_PORT}, {NAMES_PORT} }} accept

@@ -159,6 +159,37 @@ fn questions_for_names_arrive_at_the_resolver_and_are_answered_by_who_was_asked(
 }
 
 #[test]
+fn questions_of_one_instance_leave_the_socket_to_others() {
+    let mut machine = Machine::new();
+    machine.settings.limits.questions_per_s = 1;
+    let node = machine.open();
+    let proxy = Proxy::listen(&node);
+    let [greedy, next] = ["greedy", "next"].map(|id| sleeper(&machine, id, at(Level::Names)));
+    let (view, neighbour) = (node.create(&greedy).unwrap(), node.create(&next).unwrap());
+    within(pid(&view), || {
+        // As one connection, and as many.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        for _ in 0..200 {
+            // If a packet is dropped, sending may fail.
+            let _ = socket.send_to(b"who?", (SERVER, 53));
+            let other = UdpSocket::bind("0.0.0.0:0").unwrap();
+            let _ = other.send_to(b"who?", (SERVER, 53));
+        }
+    });
+    within(pid(&neighbour), || {
+        UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"who?", (SERVER, 53)).unwrap();
+    });
+    let mut asked = 0;
+    while proxy.names.recv_from(&mut [0; 16]).unwrap().1.ip() != neighbour.address {
+        asked += 1;
+    }
+    assert!((1..200).contains(&asked), "{asked} questions");
+    for spec in [greedy, next] {
+        node.destroy(&spec.id).unwrap();
+    }
+}
+
+#[test]
 fn the_proxy_is_for_instances_with_a_level_alone() {
     let machine = Machine::new();
     let internet = make_internet(&machine);
