@@ -92,6 +92,20 @@ impl<C: Eq + Hash + Clone + Send + Sync + 'static> Connections<C> {
     }
 }
 
+impl<C: Eq + Hash + Clone> Connections<C> {
+    /// Closes connections of strangers, at most this many, as newcomers do when all places are
+    /// taken. For when something else runs out that every connection needs.
+    pub fn make_room(&self, count: usize) {
+        let mut strangers = self.book.strangers.lock();
+        for _ in 0..count {
+            if !strangers.close_oldest() {
+                break;
+            }
+        }
+        strangers.publish();
+    }
+}
+
 /// Something that is given back when it is dropped.
 trait Held: Send + Sync {}
 
@@ -102,13 +116,7 @@ impl Book {
     /// needed.
     fn enter(&self, closing: &CancellationToken) -> u64 {
         let mut strangers = self.strangers.lock();
-        while strangers.count() >= self.strangers_max {
-            let Strangers { idle, busy, .. } = &mut *strangers;
-            let Some((_, oldest)) = idle.pop_first().or_else(|| busy.pop_first()) else { break };
-            oldest.cancel();
-            let labels = [("resource", "connections of strangers"), ("scope", "server")];
-            metrics::counter!("holm_admission_refused_total", &labels).increment(1);
-        }
+        while strangers.count() >= self.strangers_max && strangers.close_oldest() {}
         let order = strangers.add(false, closing.clone());
         strangers.publish();
         order
@@ -118,6 +126,18 @@ impl Book {
 impl Strangers {
     fn count(&self) -> u64 {
         (self.idle.len() + self.busy.len()) as u64
+    }
+
+    /// Tells the stranger to close who has been idle longest, or if none is idle, busy longest.
+    /// Returns `false` if there is none.
+    fn close_oldest(&mut self) -> bool {
+        let oldest = self.idle.pop_first().or_else(|| self.busy.pop_first());
+        if let Some((_, oldest)) = &oldest {
+            oldest.cancel();
+            let labels = [("resource", "connections of strangers"), ("scope", "server")];
+            metrics::counter!("holm_admission_refused_total", &labels).increment(1);
+        }
+        oldest.is_some()
     }
 
     fn add(&mut self, busy: bool, closing: CancellationToken) -> u64 {

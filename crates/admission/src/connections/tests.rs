@@ -47,6 +47,17 @@ fn who_is_signed_in_stays_however_many_strangers_come() {
 }
 
 #[test]
+fn room_is_made_by_strangers_alone() {
+    let all = connections(4, 1);
+    let held: Vec<_> = (0..4).map(|client| all.admit(Some(&client)).unwrap()).collect();
+    held[0].signed_in("key");
+    all.make_room(2);
+    assert_eq!(held.iter().map(closes).collect::<Vec<_>>(), [false, true, true, false]);
+    all.make_room(2);
+    assert_eq!(held.iter().map(closes).collect::<Vec<_>>(), [false, true, true, true]);
+}
+
+#[test]
 fn with_more_than_a_share_one_goes_on_as_a_stranger() {
     let all = connections(2, 1);
     let held = [all.admit(None).unwrap(), all.admit(None).unwrap()];

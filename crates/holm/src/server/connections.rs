@@ -52,6 +52,11 @@ impl Gate {
             .ok()
     }
 
+    /// Closes connections of strangers, because the files that may be open run out.
+    pub(crate) fn make_room(&self, count: usize) {
+        self.connections.make_room(count);
+    }
+
     /// Returns the sender of a request. No other place decides whether a forwarding header is
     /// trusted.
     pub(crate) fn remote(&self, peer: IpAddr, headers: &HeaderMap) -> Remote {

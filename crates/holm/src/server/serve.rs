@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::server::connections::Gate;
 use crate::server::front::Front;
 use crate::server::heads;
+use crate::server::process;
 use crate::server::threads::Threads;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
 use admission::{FrameLimited, Heads};
@@ -23,6 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+/// How many connections of strangers are closed when none can be accepted any more.
+const ROOM_AT_ERROR: usize = 64;
 /// Most bytes buffered of one answer for a client that does not read.
 const SEND_BYTES_MAX: usize = 64 << 10;
 /// Most open requests on one HTTP/2 connection.
@@ -117,9 +120,16 @@ impl Listener {
     async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         loop {
             match draining.run_until_cancelled(self.tcp.accept()).await? {
-                Ok(accepted) => return Some(accepted),
+                Ok(accepted) => {
+                    if process::few_files_left(&accepted.0) {
+                        // Who came without credentials must not keep the last ones.
+                        self.gate.make_room(1);
+                    }
+                    return Some(accepted);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
+                    self.gate.make_room(ROOM_AT_ERROR);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }

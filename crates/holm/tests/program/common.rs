@@ -92,6 +92,15 @@ impl Server {
         assert!(done.success());
     }
 
+    /// Lets the server open this many more files than it has open now.
+    pub(crate) fn limit_files(&self, more: usize) {
+        let process = self.process.id();
+        let open = fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
+        let limit = format!("--nofile={0}:{0}", open + more);
+        let done = Command::new("prlimit").args(["--pid", &process.to_string(), &limit]).status();
+        assert!(done.unwrap().success());
+    }
+
     pub(crate) fn read_log_until(&mut self, sign: &str) -> String {
         read_until(&mut self.log, sign)
     }
