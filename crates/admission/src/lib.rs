@@ -8,12 +8,14 @@
 //! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it sends
 //! before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`] has
 //! callers who want to do heavy work wait instead of refusing them. [`Heads`] counts the requests that
-//! HTTP/2 has open at the same time.
+//! HTTP/2 has open at the same time. [`Linger`] reads on for a while when a client is refused in the
+//! middle of its body.
 
 mod before_answer;
 mod connections;
 mod frames;
 mod heads;
+mod linger;
 mod own_address;
 mod recheck;
 mod room;
@@ -23,6 +25,7 @@ pub use before_answer::{BeforeAnswer, Bounded};
 pub use connections::{Busy, Connection, Connections, Places};
 pub use frames::FrameLimited;
 pub use heads::{Head, Heads};
+pub use linger::{Expected, Linger, Lingering};
 pub use own_address::is_own_address;
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;

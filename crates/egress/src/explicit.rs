@@ -5,12 +5,11 @@ use crate::authority::AuthorityError;
 use crate::client::{Client, Door, Entry, Kind, of_hosts};
 use crate::dial::{Dial as _, Wait};
 use crate::intercept::{self, Body, Tasks};
-use crate::linger::Lingering;
 use crate::passage::{Aim, Passage};
 use crate::policy::Verdict;
 use crate::service::{Blocked, Service};
 use crate::tls_records::TlsRecords;
-use admission::Permit;
+use admission::{Lingering, Permit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -116,8 +115,8 @@ where
         .max_header_size(limits.head_bytes);
     let linger = proxy.service.intercept.limits.linger.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
-        let (proxy, request) = (Arc::clone(&proxy), linger.over(request));
-        async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+        let (proxy, (request, expected)) = (Arc::clone(&proxy), linger.over(request));
+        async move { Ok::<_, Infallible>(expected.tell(proxy.answer(request).await)) }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer).with_upgrades();
     // Hyper has already answered clients that broke off or sent nonsense.

@@ -35,8 +35,7 @@ pub(crate) use upstream_tls::{UpstreamTls, server_name};
 
 use crate::client::Client;
 use crate::events::Note;
-use crate::linger::Lingering;
-use admission::FrameLimited;
+use admission::{FrameLimited, Lingering};
 use exchange::Exchange;
 use http::uri::Scheme;
 use http::{Request, Response};
@@ -114,9 +113,11 @@ where
     let exchange = Exchange::new(shared, client, Arc::clone(&progress), tasks.clone());
     let exchange = Arc::new(exchange);
     let service = service_fn(|request: Request<Incoming>| {
-        let (exchange, to, request) = (Arc::clone(&exchange), to.clone(), linger.over(request));
+        let (exchange, to) = (Arc::clone(&exchange), to.clone());
+        let (request, expected) = linger.over(request);
         async move {
-            Ok::<_, Infallible>(Box::pin(exchange.answer(request, Some(&to), to.scheme())).await)
+            let answer = Box::pin(exchange.answer(request, Some(&to), to.scheme())).await;
+            Ok::<_, Infallible>(expected.tell(answer))
         }
     });
     let mut connection =

@@ -3,8 +3,7 @@
 use super::heads::HeadPools;
 use super::readers::Readers;
 use crate::config::Config;
-use admission::{Connection, Connections, Limits, Places};
-use egress::Linger;
+use admission::{Connection, Connections, Limits, Linger, Places};
 use http::HeaderMap;
 use std::net::IpAddr;
 use std::time::Duration;

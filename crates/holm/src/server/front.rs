@@ -1,10 +1,10 @@
 //! The first decision for a request on either listener: control plane or data plane.
 
 use super::refusals::{Refusals, Seen};
+use admission::Lingering;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use egress::Lingering;
 use gateway::{Address, BadAddress, Gateway, Peer, Site};
 use http::Request;
 use http_body::Body as HttpBody;

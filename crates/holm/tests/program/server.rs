@@ -98,6 +98,43 @@ fn asking_twice_cuts_off_what_is_in_flight() {
 }
 
 #[test]
+fn a_body_that_nobody_asks_for_ends_its_connection() {
+    let server = Server::start();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "PUT /v0/policies/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n").unwrap();
+    write!(stream, "Expect: 100-continue\r\n\r\n").unwrap();
+    // Otherwise the first byte of a next request would be taken for the body.
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+}
+
+#[test]
+fn strangers_do_not_keep_the_last_files() {
+    let settings = [("HOLM_SERVER__HEADER_TIMEOUT", "10m")];
+    let server = Server::start_with(tempfile::tempdir().unwrap(), &settings);
+    server.limit_files(100);
+    let strangers: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            stream.write_all(b"GET /health HTTP/1.1\r\n").unwrap();
+            stream
+        })
+        .collect();
+    text(&server.cli(&server.api_key(), &["get", "workspaces"]), 0);
+    // Whoever came first made room.
+    let mut first = &strangers[0];
+    first.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The server closes the connection; a reset, of one that it has not read yet, is just as good.
+    match first.read(&mut [0]) {
+        Ok(read) => assert_eq!(read, 0),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
+#[test]
 fn a_killed_server_starts_again() {
     let server = Server::start();
     let key = server.api_key();

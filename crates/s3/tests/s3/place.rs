@@ -99,13 +99,18 @@ pub(crate) async fn serve(root: &Path) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/s3", listener.local_addr().unwrap());
     tokio::spawn(async move {
+        // As in the program, which does the same to every request.
+        let linger = admission::Linger::new(Duration::from_secs(5), 10);
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let service = service.clone();
+            let (service, linger) = (service.clone(), linger.clone());
             tokio::spawn(async move {
                 let handler = hyper::service::service_fn(move |request| {
-                    let service = service.clone();
-                    async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
+                    let (service, (request, expected)) = (service.clone(), linger.over(request));
+                    async move {
+                        let answer = expected.tell(service.handle(request).await);
+                        Ok::<_, std::convert::Infallible>(answer)
+                    }
                 });
                 let io = hyper_util::rt::TokioIo::new(stream);
                 // If a client breaks off, that is its own business.

@@ -205,9 +205,10 @@ impl Lab {
                 let (shared, client) = (Arc::clone(&shared), Arc::clone(&client));
                 let (tasks, scheme) = (of_requests.clone(), request.uri().scheme().cloned());
                 let scheme = scheme.unwrap_or(Scheme::HTTP);
-                let request = shared.limits.linger.over(request);
+                let (request, expected) = shared.limits.linger.over(request);
                 async move {
-                    Ok::<_, Infallible>(forward(shared, client, request, scheme, &tasks).await)
+                    let answer = forward(shared, client, request, scheme, &tasks).await;
+                    Ok::<_, Infallible>(expected.tell(answer))
                 }
             });
             let builder = auto::Builder::new(TokioExecutor::new());
