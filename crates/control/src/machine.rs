@@ -88,7 +88,8 @@ pub trait Machine: Send + Sync + 'static {
     /// that belonged to it. Does nothing if there is no such instance.
     fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Puts an instance to sleep, even if it is in use.
+    /// Puts an instance to sleep, even if it is in use. One that was launched with
+    /// [`Launch::work`] alone wakes when it is attended again.
     fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
     /// Waits until the program that an image starts by itself has failed, if it fails soon after

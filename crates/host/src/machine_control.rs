@@ -59,8 +59,8 @@ pub struct MachineControl {
 }
 
 impl MachineControl {
-    /// Tells the standby about the instances that run already. Those that only do work never sleep,
-    /// so it need not know them.
+    /// Tells the standby about the instances that run already. Those that only do work sleep after
+    /// its end, if at all, so it need not know them.
     pub fn new(machine: LocalMachine, standby: Standby) -> Self {
         let serves =
             |view: &&View| runs(&view.state) && machine.0.leases.purpose(&view.id).is_visited();
@@ -202,10 +202,12 @@ impl Machine for MachineControl {
 
     fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            self.standby
-                .pause(instance.as_str())
-                .await
-                .map_err(|error| MachineFault(error.to_string()))
+            if self.machine.0.leases.purpose(instance).is_visited() {
+                let paused = self.standby.pause(instance.as_str()).await;
+                return paused.map_err(|error| MachineFault(error.to_string()));
+            }
+            let id = instance.clone();
+            self.machine.on_node(move |inner| inner.node.pause(&id).map_err(|e| fault(&e))).await
         })
     }
 
@@ -256,7 +258,10 @@ impl Machine for MachineControl {
         from: u64,
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
-        Box::pin(self.machine.attend(instance, from, printed))
+        Box::pin(async move {
+            self.machine.wake_work(instance).await?;
+            self.machine.attend(instance, from, printed).await
+        })
     }
 
     fn start_failure<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Option<String>> {

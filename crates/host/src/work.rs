@@ -69,6 +69,21 @@ impl LocalMachine {
         }
     }
 
+    /// Wakes an instance that was put to sleep after the end of its work, so that it can tell the
+    /// end once more. A replica stays asleep until somebody visits it.
+    pub(crate) async fn wake_work(&self, id: &InstanceName) -> Result<(), MachineFault> {
+        let sleeps =
+            || self.0.node.inspect(id).is_ok_and(|view| matches!(view.state, State::Paused { .. }));
+        if self.0.leases.purpose(id).is_visited() || !sleeps() {
+            return Ok(());
+        }
+        let id = id.clone();
+        self.on_node(move |inner| {
+            inner.node.resume(&id).map_err(|error| MachineFault(chain(&error)))
+        })
+        .await
+    }
+
     pub(crate) async fn interrupt(&self, id: &InstanceName) -> Result<(), MachineFault> {
         let asked = timeout(INTERRUPT_TIMEOUT, self.ask(id, Method::POST, INTERRUPT_PATH)).await;
         match asked {

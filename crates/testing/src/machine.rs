@@ -228,15 +228,28 @@ pub fn sweep(data: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Thaws a group, since a frozen process would not die before it is thawed. The file depends on the
-/// cgroup version.
+/// Thaws a group, since a frozen process would not die before it is thawed.
 fn thaw(group: &Path) {
+    for (file, thawed, _) in freezers(group) {
+        let _ = fs::write(file, thawed);
+    }
+}
+
+/// Returns whether an instance sleeps.
+pub fn is_frozen(group: &Path) -> bool {
+    let mut files = freezers(group).into_iter();
+    files
+        .any(|(file, _, frozen)| fs::read_to_string(file).is_ok_and(|state| state.trim() == frozen))
+}
+
+/// Returns the files that freeze a group, one for each cgroup version, with what they hold when it
+/// is thawed and when it is frozen.
+fn freezers(group: &Path) -> Vec<(PathBuf, &'static str, &'static str)> {
     // Below the root are the server, the owner and the instance.
     let below = group.ancestors().nth(3).and_then(|root| group.strip_prefix(root).ok());
-    if let Some(below) = below {
-        let _ = fs::write(Path::new(FREEZER).join(below).join("freezer.state"), "THAWED");
-    }
-    let _ = fs::write(group.join("cgroup.freeze"), "0");
+    let first = below.map(|below| Path::new(FREEZER).join(below).join("freezer.state"));
+    let first = first.map(|file| (file, "THAWED", "FROZEN"));
+    first.into_iter().chain([(group.join("cgroup.freeze"), "0", "1")]).collect()
 }
 
 /// Returns the files that are attached to loop devices.

@@ -21,6 +21,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// A task times out by itself. If it has not reported its end this long after that, it is killed
 /// from outside.
 const LATE: Duration = Duration::from_secs(60);
+/// How long an attempt that has ended may stay awake. Usually its outcome is stored, and the attempt
+/// removed, long before.
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) struct Instances {
     machine: Arc<dyn Machine>,
@@ -88,8 +91,8 @@ impl Instances {
         workload::start(&self.store, &*self.machine, launch).await.map_err(not_launched)
     }
 
-    /// Waits for the end of the work. The work ends itself in time; if its program is too busy for
-    /// that, the wait ends anyway.
+    /// Waits for the end of the work, after which it need not stay awake. The work ends itself in
+    /// time; if its program is too busy for that, the wait ends anyway.
     async fn attend(
         &self,
         instance: &InstanceName,
@@ -98,14 +101,37 @@ impl Instances {
         pieces: mpsc::Sender<Printed>,
     ) -> Result<WorkEnd, MachineFault> {
         let begun = self.world.now();
-        let ended = self.machine.attend(instance, from, pieces);
-        let Some(seconds) = attempt.order.plan.timeout_s else { return ended.await };
-        let patience = Duration::from_secs(seconds.into()) + GRACE + LATE;
         let given_up = |_| {
             let (outcome, ended_at) = (Outcome::TimedOut, self.world.now());
             Ok(WorkEnd { outcome, started_at: Some(begun), ended_at })
         };
-        tokio::time::timeout(patience, ended).await.unwrap_or_else(given_up)
+        let ended = self.machine.attend(instance, from, pieces);
+        let ended = match attempt.order.plan.timeout_s {
+            None => ended.await,
+            Some(seconds) => {
+                let patience = Duration::from_secs(seconds.into()) + GRACE + LATE;
+                tokio::time::timeout(patience, ended).await.unwrap_or_else(given_up)
+            }
+        };
+        if ended.is_ok() {
+            self.rest_soon(instance.clone());
+        }
+        ended
+    }
+
+    /// Puts an attempt that has ended to sleep if it is not removed soon: its workspace should not
+    /// pay for the time in which the database cannot store the outcome.
+    fn rest_soon(&self, instance: InstanceName) {
+        let machine = Arc::clone(&self.machine);
+        tokio::spawn(async move {
+            tokio::time::sleep(REST_AFTER).await;
+            if machine.runs(&instance)
+                && let Err(fault) = machine.rest(&instance).await
+                && machine.runs(&instance)
+            {
+                tracing::warn!(%fault, %instance, "a task that has ended cannot be put to sleep");
+            }
+        });
     }
 
     /// Returns the log writer of an attempt, which continues what an earlier run of this program

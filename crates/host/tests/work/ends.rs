@@ -108,6 +108,24 @@ async fn who_attends_hears_when_the_instance_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn work_that_sleeps_after_its_end_tells_it_once_more() {
+    let place = Place::new(&[SHELL]);
+    let machine = place.start();
+    let instance = machine.launch(shell("tired", "echo done; exit 3")).await;
+    let first = machine.attend(&instance, 0).await.unwrap();
+    machine.control.rest(&instance).await.unwrap();
+    machine.control.rest(&instance).await.unwrap();
+    drop(machine);
+    let machine = place.start();
+    let again = machine.attend(&instance, 0).await.unwrap();
+    assert_eq!((again.end, again.out), (first.end, first.out));
+    machine.control.rest(&instance).await.unwrap();
+    machine.control.retire(&instance).await.unwrap();
+    assert!(machine.control.rest(&instance).await.is_err());
+    machine.clear().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_behind_ends_with_the_work() {
     let place = Place::new(&[SHELL]);
     let machine = place.start();

@@ -5,6 +5,7 @@
 
 mod killer;
 mod load;
+mod outage;
 mod process;
 mod tasks;
 mod witness;

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-/// Bit of SIGKILL in a signal mask.
+/// Bits of SIGKILL and SIGUSR1 in a signal mask.
 const KILL_BIT: u64 = 1 << 8;
+const USR1_BIT: u64 = 1 << 9;
 
 pub(crate) struct Process {
     /// True for process 1 of its namespace.
@@ -11,6 +12,8 @@ pub(crate) struct Process {
     /// True if it has ended or was killed. It no longer runs, even if the kernel has not removed it
     /// yet.
     pub(crate) is_dying: bool,
+    /// True if it has a handler for SIGUSR1.
+    pub(crate) heeds_usr1: bool,
 }
 
 impl Process {
@@ -20,12 +23,13 @@ impl Process {
         let field = |name: &str| {
             status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
         };
-        let pending =
-            ["SigPnd:", "ShdPnd:"].map(|name| u64::from_str_radix(field(name), 16).unwrap_or(0));
+        let mask = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(0);
+        let pending = ["SigPnd:", "ShdPnd:"].map(mask);
         Some(Self {
             is_first: field("NSpid:").split_whitespace().last() == Some("1"),
             is_dying: field("State:").starts_with(['Z', 'X'])
                 || pending.iter().any(|set| set & KILL_BIT != 0),
+            heeds_usr1: mask("SigCgt:") & USR1_BIT != 0,
         })
     }
 }

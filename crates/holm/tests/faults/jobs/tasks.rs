@@ -23,6 +23,7 @@ work) sleep 0.3; [ ! -d /scratch ] || echo x >/scratch/file; echo "$token" ;;
 chance) echo "$token"; [ $(($(od -An -N1 -tu1 /dev/urandom) % 2)) = 0 ] ;;
 fail) exit 3 ;;
 die) kill -9 $$ ;;
+wait) trap 'echo "$token"; exit 0' USR1; while :; do sleep 0.1; done ;;
 hang) trap '' TERM; while :; do sleep 1; done ;;
 esac
 "#;
