@@ -6,6 +6,7 @@ use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::machine::{Builder, Edge, Machine};
 use crate::models;
+use crate::servers::Servers;
 use crate::settings::Settings;
 use crate::workload_identity::key::IdentityKey;
 use crate::workloads::shared::Shared;
@@ -39,6 +40,7 @@ pub struct Inner {
     pub(crate) builds: Arc<builds::Shared>,
     pub(crate) workloads: Shared,
     pub(crate) models: models::Shared,
+    pub(crate) servers: Servers,
 }
 
 impl std::ops::Deref for Control {

@@ -32,7 +32,7 @@ pub async fn remove_folder(context: Context, name: String, path: String) -> Resu
     let keeper = keeper(&context.control);
     let keeper = keeper.filter(|(_, machine)| held.state.machine.as_ref() == Some(machine));
     let Some((keeper, _)) = keeper else {
-        return Err(Error::Launch("the drive is kept by another machine".to_owned()));
+        return Err(Unfit::DriveOnOtherMachine { drive: held.row.name }.into());
     };
     match keeper.remove_folder(&name_of(&held.row.id), &folder).await {
         Ok(true) => Ok(()),

@@ -42,6 +42,7 @@ pub mod query;
 pub mod registry;
 pub mod repositories;
 pub mod schedule_executions;
+mod servers;
 mod settings;
 mod shared_secret;
 mod snapshot_base;

@@ -6,6 +6,7 @@ use crate::cursor::CursorKey;
 use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::machine::{Builder, Edge, Machine};
+use crate::servers::{self, Servers};
 use crate::settings::Settings;
 use crate::workload_identity::key::IdentityKey;
 use crate::workloads::shared::Shared;
@@ -44,9 +45,15 @@ impl Control {
         let Parts { store, auth, world, settings, machine, edge, builder, logs, dns } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
         let identities = IdentityKey::load(&store).await?;
-        let bill = settings.bill.clone();
-        store.write(move |tx| billing::seed(tx, &bill)).await?;
         let name = machine.as_ref().map(|machine| machine.name().to_owned());
+        let (own, here) = (settings.clone(), name.clone());
+        let prepare = move |tx: &mut Tx<'_>| {
+            here.as_deref().map_or(Ok(()), |machine| servers::announce(tx, machine, &own))?;
+            billing::seed(tx, &own.bill)
+        };
+        store.write(prepare).await?;
+        let servers = Servers::default();
+        servers.look(&store).await?;
         let lives = usage::TaskLives { machine: name };
         let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(Callbacks), Arc::new(lives)]);
         let control = Self(Arc::new(Inner {
@@ -63,6 +70,7 @@ impl Control {
             edge,
             builds: Arc::new(builds::shared::Shared::new(&settings.builds)),
             models: models::Shared::new(&settings.models),
+            servers,
             workloads: Shared::new(&settings),
             settings,
             builder,
@@ -101,6 +109,7 @@ impl Control {
 pub fn start(control: &Control, ending: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(billing::run(control.clone(), ending.clone()));
     tokio::spawn(repositories::run(control.clone(), ending.clone()));
+    tokio::spawn(servers::run(control.clone(), ending.clone()));
     let (of, end) = (control.clone(), ending.clone());
     tokio::spawn(async move {
         tokio::join!(workloads::run(of.clone(), end.clone()), builds::run(of, end));

@@ -33,5 +33,6 @@ mod openapi;
 mod registry;
 mod resources;
 mod runners;
+mod servers;
 mod spending;
 mod storage;

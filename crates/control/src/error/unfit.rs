@@ -6,6 +6,8 @@ use types::{ApiVersion, KindName};
 pub enum Unfit {
     #[error("`path` {0}")]
     DriveFolder(String),
+    #[error("the drive `{drive}` is kept by another machine of this installation; ask its server")]
+    DriveOnOtherMachine { drive: String },
     #[error("the image is shared; take the shares back first")]
     ImageShared,
     #[error("the image is deployed as `{reference}`; remove what runs it first")]

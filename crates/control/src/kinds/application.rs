@@ -18,7 +18,8 @@ use types::{Kind, KindName, Problems, Scope, Verb};
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
         let label = application_name(held.state.label.as_deref()?);
-        Some(types::hosts::findable_url(&context.control.settings.content_url, &label))
+        let content_url = context.control.content_url_at(held.state.machine.as_deref());
+        Some(types::hosts::findable_url(&content_url, &label))
     }
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {

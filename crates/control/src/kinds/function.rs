@@ -12,7 +12,8 @@ use types::parts::Lifecycle;
 
 impl Managed for Function {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
-        Some(super::inference_url(context, Self::NAME, &held.row.name))
+        let machine = held.state.machine.as_deref();
+        Some(super::inference_url(context, Self::NAME, &held.row.name, machine))
     }
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {

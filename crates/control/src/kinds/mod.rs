@@ -33,9 +33,10 @@ use store::Tx;
 use types::kinds::policy::PolicyResourceType;
 use types::{Kind, KindName};
 
-/// Returns the inference address of a workload.
-fn inference_url(context: &Context, kind: KindName, name: &str) -> String {
-    let (base, workspace) = (&context.control.settings.public_url, &context.member.workspace_name);
+/// Returns the inference address of a workload, which is one of the server on its machine.
+fn inference_url(context: &Context, kind: KindName, name: &str, machine: Option<&str>) -> String {
+    let base = context.control.public_url_at(machine);
+    let workspace = &context.member.workspace_name;
     format!("{base}/{workspace}/{}/{name}", kind.plural())
 }
 

@@ -16,7 +16,7 @@ use types::{Kind, KindName, Problems};
 
 impl Managed for Model {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
-        Some(super::inference_url(context, Self::NAME, &held.row.name))
+        Some(super::inference_url(context, Self::NAME, &held.row.name, None))
     }
 
     fn prepare(

@@ -37,10 +37,10 @@ impl Managed for Preview {
     const PAGING: Paging = Paging::Bare;
 
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
-        let settings = &context.control.settings;
+        let (control, machine) = (&context.control, held.state.machine.as_deref());
         Some(match held.state.at.as_ref()? {
-            PreviewAddress::Label(label) => preview_url(&settings.content_url, label),
-            PreviewAddress::Host(host) => custom_url(&settings.public_url, host),
+            PreviewAddress::Label(label) => preview_url(&control.content_url_at(machine), label),
+            PreviewAddress::Host(host) => custom_url(&control.public_url_at(machine), host),
         })
     }
 
@@ -57,6 +57,7 @@ impl Managed for Preview {
         let sandbox = Held::<Sandbox>::get_around(context, tx, draft.parents)?;
         let region = context.region(sandbox.wish.spec.region.as_deref());
         draft.state.region = Some(region).filter(|region| !region.is_empty());
+        draft.state.machine = sandbox.state.placed.as_ref().map(|placed| placed.machine.clone());
         let at = addresses::of_draft(context, draft, &sandbox.row.id);
         if let PreviewAddress::Host(host) = &at {
             addresses::refuse_own(context, host, "spec.prefixUrl".into())?;

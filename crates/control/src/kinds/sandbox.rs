@@ -15,10 +15,9 @@ use types::parts::{Lifecycle, Status};
 
 impl Managed for Sandbox {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
-        Some(format!(
-            "{}/{}/sandboxes/{}",
-            context.control.settings.public_url, context.member.workspace_name, held.row.name
-        ))
+        let machine = held.state.placed.as_ref().map(|placed| placed.machine.as_str());
+        let name = &held.row.name;
+        Some(super::inference_url(context, Self::NAME, name, machine))
     }
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {

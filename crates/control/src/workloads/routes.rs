@@ -23,6 +23,7 @@ use types::edge::{
 };
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::custom_domain::{DomainStatus, DomainType};
+use types::kinds::sandbox::Placement;
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::parts::{Lifecycle, Status};
 
@@ -76,7 +77,19 @@ fn label(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<String>, Error> {
 
 fn serving(control: &Control, held: &Held<Sandbox>) -> Serving {
     let status = held.row.status.unwrap_or(Status::Deploying);
+    let is_elsewhere = |placed: &&Placement| {
+        control.machine().is_some_and(|machine| machine.name() != placed.machine)
+    };
     match (status, &held.state.placed) {
+        // It starts again where it ran before, except when it comes back from its archive.
+        (
+            Status::Uploading
+            | Status::Building
+            | Status::Built
+            | Status::Deploying
+            | Status::Deployed,
+            Some(placed),
+        ) if is_elsewhere(&placed) => Serving::Off { why: control.runs_elsewhere(&placed.machine) },
         (Status::Deployed, Some(placed)) => {
             let instance = launch::placed_instance(&held.row.id, placed);
             // A lost instance is launched again under another name, so nobody may wait for the old

@@ -94,6 +94,9 @@ pub struct State {
     /// The region of its sandbox.
     #[serde(default)]
     pub region: Option<String>,
+    /// The machine of its sandbox, if that had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// Address of the preview. Missing only in previews of releases that did not record it, until
     /// the server has started.
     #[serde(default)]

@@ -41,7 +41,8 @@ async fn another_server_says_what_is_on_another_machine() {
 
     // What the first server runs continues there, and is neither launched here nor disturbed by
     // requests.
-    let off = Serving::Off { why: "runs on another machine of this installation".into() };
+    let why = "runs on another machine of this installation: ask its server";
+    let off = Serving::Off { why: why.into() };
     town.cloud.routes.until("here", |route| route.serving == off).await;
     for path in [
         "/v0/agents/here",

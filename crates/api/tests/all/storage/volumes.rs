@@ -279,3 +279,29 @@ async fn an_agent_has_its_volume_alone_and_its_revisions_take_turns() {
     cloud.delete("/v0/agents/bot").await.ok();
     assert!(attached_to("other").await.is_null());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_stays_on_the_machine_of_its_disk_whichever_server_changes_it() {
+    let machine = |name| {
+        let volumes = PretendedVolumes::new(10_000);
+        Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).named(name).with_volumes(&volumes))
+    };
+    let (here, other) = (machine("here"), machine("other"));
+    let of = |name: &str, memory: i64| {
+        let runtime = json!({"image": IMAGE, "memory": memory, "storageMb": 300});
+        json!({"metadata": {"name": name}, "spec": {"runtime": runtime}})
+    };
+    let deployed = |sandbox: &Value| sandbox["status"] == "DEPLOYED";
+    let mut cloud = Cloud::start_on_machine(here.clone(), settings()).await;
+    cloud.post("/v0/sandboxes", of("one", 512)).await.ok();
+    cloud.restart_on(other.clone()).await;
+    let changed = cloud.put("/v0/sandboxes/one", of("one", 1024)).await.ok();
+    assert_eq!(changed["status"], "DEPLOYING");
+    // Whatever the other server does about the change, it does before this one has changed too.
+    cloud.post("/v0/sandboxes", of("two", 512)).await.ok();
+    cloud.put("/v0/sandboxes/two", of("two", 1024)).await.ok();
+    cloud.until("/v0/sandboxes/two", deployed).await;
+    cloud.restart_on(here.clone()).await;
+    cloud.until("/v0/sandboxes/one", deployed).await;
+    assert_eq!((here.launched.borrow().len(), other.launched.borrow().len()), (2, 2));
+}

@@ -104,7 +104,7 @@ fn serving<K: Deployable>(control: &Control, held: &Held<K>) -> Result<Serving, 
     }
     match (&state.machine, control.machine()) {
         (Some(machine), Some(here)) if machine != here.name() => {
-            return off("runs on another machine of this installation");
+            return off(&control.runs_elsewhere(machine));
         }
         _ => {}
     }

@@ -13,6 +13,7 @@ use types::egress::EgressRules;
 use types::ids::ResourceId;
 use types::instance::{DriveMount, VolumeMount};
 use types::kinds::Sandbox;
+use types::parts::Status;
 
 /// A sandbox as its rows describe it to this machine.
 pub(super) struct Case {
@@ -24,7 +25,8 @@ pub(super) struct Case {
     pub(super) drives: Vec<DriveMount>,
     /// Or why its traffic cannot leave as its wish says.
     pub(super) rules: Result<EgressRules, String>,
-    /// Whether another machine keeps what it begins with or mounts.
+    /// Whether another machine keeps what it begins with or mounts, or has run it so far: its disk
+    /// is there, and its callers know that machine's address.
     pub(super) elsewhere: bool,
 }
 
@@ -42,10 +44,19 @@ pub(super) async fn read(
         let (holder, begins) = (Holder::sandbox(&held.wish), held.state.snapshot.as_ref());
         let volumes = volumes::mounts(&context, tx, &holder, &machine)?;
         let drives = drives::mounts(&context, tx, &held, &machine)?;
-        let required = placement::required(&context, tx, begins, Some(&holder))?;
+        let required =
+            placement::required(&context, tx, begins, Some(&holder))?.or_else(|| home(&held));
         let rules = egress::of_sandbox(&context, tx, &engine::opened(&context, &held)?)?;
         let elsewhere = required.is_some_and(|required| required != machine);
         Ok::<_, Error>(Some(Case { context, workspace, held, volumes, drives, rules, elsewhere }))
     };
     control.store.read(work).await
+}
+
+/// Returns the machine that has run a sandbox so far. One that comes back from its archive has left
+/// nothing behind.
+fn home(held: &Held<Sandbox>) -> Option<String> {
+    let placed = held.state.placed.as_ref();
+    let stays = held.row.status != Some(Status::Unarchiving);
+    placed.filter(|_| stays).map(|placed| placed.machine.clone())
 }

@@ -1,0 +1,98 @@
+//! Servers of one installation, each with a machine and addresses of its own.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use crate::common::machine::{IMAGE, Pretended};
+use crate::common::{Cloud, settings};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use types::edge::Serving;
+use types::instance::Outcome;
+
+const PATHS: [&str; 5] = [
+    "/v0/sandboxes/box",
+    "/v0/agents/one",
+    "/v0/functions/one",
+    "/v0/applications/one",
+    "/v0/sandboxes/box/previews/one",
+];
+
+/// Starts the server on this machine in place of the one before.
+async fn turn_to(cloud: &mut Cloud, name: &'static str, machine: &Arc<Pretended>) {
+    cloud.settings.public_url = format!("http://{name}.test:8700");
+    cloud.settings.content_url = format!("http://{name}.test:8701");
+    cloud.restart_on(machine.clone()).await;
+}
+
+fn url(object: &Value) -> &str {
+    object["metadata"]["url"].as_str().or(object["spec"]["url"].as_str()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workload_is_found_at_the_server_on_whose_machine_it_runs() {
+    let [first, second] = ["first", "second"]
+        .map(|name| Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).named(name)));
+    let mut cloud = Cloud::start_on_machine(first.clone(), settings()).await;
+    turn_to(&mut cloud, "a", &first).await;
+    for path in &PATHS[..4] {
+        let spec = match path.contains("applications") {
+            true => json!({"image": IMAGE}),
+            false => json!({"runtime": {"image": IMAGE, "memory": 512}}),
+        };
+        let (list, name) = path.rsplit_once('/').unwrap();
+        cloud.post(list, json!({"metadata": {"name": name}, "spec": spec})).await.ok();
+        cloud.until(path, |it| it["status"] == "DEPLOYED").await;
+    }
+    let preview = json!({"metadata": {"name": "one"}, "spec": {"port": 3000, "public": true}});
+    cloud.post("/v0/sandboxes/box/previews", preview).await.ok();
+
+    turn_to(&mut cloud, "b", &second).await;
+    for path in PATHS {
+        let found = cloud.get(path).await.ok();
+        assert!(url(&found).contains("a.test:870"), "{path}: {found}");
+    }
+    let why = "runs on another machine of this installation: ask http://a.test:8700".to_owned();
+    let off = Serving::Off { why };
+    for name in ["box", "one"] {
+        cloud.routes.until(name, |route| route.serving == off).await;
+    }
+    let wish = json!({"metadata": {"name": "two"}, "spec": {"runtime": {"image": IMAGE}}});
+    cloud.post("/v0/sandboxes", wish).await.ok();
+    let two = cloud.until("/v0/sandboxes/two", |it| it["status"] == "DEPLOYED").await;
+    assert!(url(&two).starts_with("http://b.test:8700/"), "{two}");
+
+    // While the other machine is away, nobody waits here for what it has to start again.
+    let runtime = json!({"image": IMAGE, "memory": 512, "envs": [{"name": "A", "value": "b"}]});
+    let changed = json!({"metadata": {"name": "box"}, "spec": {"runtime": runtime}});
+    cloud.put("/v0/sandboxes/box", changed).await.ok();
+    turn_to(&mut cloud, "b", &second).await;
+    let wish = json!({"metadata": {"name": "three"}, "spec": {"runtime": {"image": IMAGE}}});
+    cloud.post("/v0/sandboxes", wish).await.ok();
+    cloud.routes.until("three", |_| true).await;
+    assert_eq!(cloud.get("/v0/sandboxes/box").await.ok()["status"], "DEPLOYING");
+    cloud.routes.until("box", |route| route.serving == off).await;
+
+    // Now the first is reached elsewhere.
+    turn_to(&mut cloud, "c", &first).await;
+    turn_to(&mut cloud, "b", &second).await;
+    let found = cloud.get("/v0/sandboxes/box").await.ok();
+    assert!(url(&found).starts_with("http://c.test:8700/"), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_notices_one_that_joins_later() {
+    let [first, second] = ["first", "second"]
+        .map(|name| Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).named(name)));
+    let mut cloud = Cloud::start_on_machine(first.clone(), settings()).await;
+    let before = (cloud.router.clone(), cloud.control.clone());
+    turn_to(&mut cloud, "later", &second).await;
+    let wish = json!({"metadata": {"name": "one"}, "spec": {"runtime": {"image": IMAGE}}});
+    cloud.post("/v0/sandboxes", wish).await.ok();
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    (cloud.router, cloud.control) = before;
+    let ending = tokio_util::sync::CancellationToken::new();
+    drop(control::start(&cloud.control, &ending));
+    let _running = ending.drop_guard();
+    let named = |it: &Value| url(it).starts_with("http://later.test:8700/");
+    cloud.until("/v0/sandboxes/one", named).await;
+}

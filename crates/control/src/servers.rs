@@ -1,0 +1,107 @@
+//! Where callers reach the servers of this installation. Requests to a workload are answered by the
+//! server on whose machine it runs, so the address of a workload is one of that server.
+
+use crate::control::{Control, Inner};
+use crate::settings::Settings;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::time::Duration;
+use store::{Error, Store, Tx, settings};
+use tokio_util::sync::CancellationToken;
+
+/// What the names of the stored values begin with; the machine's name follows.
+const PREFIX: &str = "urls/";
+/// How often a server looks for others.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// More servers than an installation has. Those beyond are taken for unknown ones.
+const SERVERS_MAX: i64 = 10_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Urls {
+    public: String,
+    content: String,
+}
+
+/// The URLs of the servers by machine, as they were when this server last looked.
+#[derive(Debug, Default)]
+pub(crate) struct Servers(RwLock<HashMap<String, Urls>>);
+
+/// Tells the other servers where callers reach this one.
+pub(crate) fn announce(tx: &mut Tx<'_>, machine: &str, own: &Settings) -> Result<(), Error> {
+    let urls = Urls { public: own.public_url.clone(), content: own.content_url.clone() };
+    let text = serde_json::to_string(&urls).map_err(|error| Error::Unusable(error.to_string()))?;
+    settings::set(tx, &format!("{PREFIX}{machine}"), &text)
+}
+
+impl Servers {
+    pub(crate) async fn look(&self, store: &Store) -> Result<(), Error> {
+        let found = store.read(read_all).await?;
+        if *self.0.read() != found {
+            *self.0.write() = found;
+        }
+        Ok(())
+    }
+
+    fn url_at(&self, machine: &str, url: fn(Urls) -> String) -> Option<String> {
+        self.0.read().get(machine).cloned().map(url)
+    }
+}
+
+fn read_all(tx: &mut Tx<'_>) -> Result<HashMap<String, Urls>, Error> {
+    let mut all = HashMap::new();
+    for name in settings::names(tx, PREFIX, "", SERVERS_MAX)? {
+        let Some(text) = settings::get(tx, &name)? else { continue };
+        let urls = serde_json::from_str(&text)
+            .map_err(|error| Error::Unusable(format!("the setting {name}: {error}")))?;
+        let machine = name.strip_prefix(PREFIX).unwrap_or(&name);
+        all.insert(machine.to_owned(), urls);
+    }
+    Ok(all)
+}
+
+impl Inner {
+    /// Returns where callers reach the server on this machine. Its own address stands for a server
+    /// that has not said, and for what has no machine yet.
+    pub(crate) fn public_url_at(&self, machine: Option<&str>) -> Cow<'_, str> {
+        self.url_elsewhere(machine, |urls| urls.public)
+            .map_or(Cow::Borrowed(&self.settings.public_url), Cow::Owned)
+    }
+
+    /// The same for what workspaces serve.
+    pub(crate) fn content_url_at(&self, machine: Option<&str>) -> Cow<'_, str> {
+        self.url_elsewhere(machine, |urls| urls.content)
+            .map_or(Cow::Borrowed(&self.settings.content_url), Cow::Owned)
+    }
+
+    /// Says why this server does not answer for what runs on another machine.
+    pub(crate) fn runs_elsewhere(&self, machine: &str) -> String {
+        let url = self.url_elsewhere(Some(machine), |urls| urls.public);
+        match url.filter(|url| *url != self.settings.public_url) {
+            Some(url) => format!("runs on another machine of this installation: ask {url}"),
+            None => "runs on another machine of this installation: ask its server".into(),
+        }
+    }
+
+    fn url_elsewhere(&self, machine: Option<&str>, url: fn(Urls) -> String) -> Option<String> {
+        let machine = machine.filter(|name| !self.is_here(name))?;
+        self.servers.url_at(machine, url)
+    }
+
+    fn is_here(&self, machine: &str) -> bool {
+        self.machine.as_ref().is_some_and(|own| own.name() == machine)
+    }
+}
+
+/// Notices servers that join, and those that are reached elsewhere than before.
+pub(crate) async fn run(control: Control, ending: CancellationToken) {
+    let mut is_failing = false;
+    while ending.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        let looked = control.servers.look(&control.store).await;
+        if let (Err(error), false) = (&looked, is_failing) {
+            tracing::warn!(%error, "the addresses of the other servers cannot be read");
+        }
+        is_failing = looked.is_err();
+    }
+}
