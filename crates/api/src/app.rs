@@ -2,6 +2,7 @@
 
 use crate::http::bodies::Bodies;
 use crate::http::limits::Limits;
+use crate::http::lists::Lists;
 use crate::http::streams::Streams;
 use control::Control;
 use jobs::logs::Searches;
@@ -15,6 +16,7 @@ pub struct App {
     pub(crate) streams: Arc<Streams>,
     pub(crate) bodies: Bodies,
     pub(crate) log_searches: Searches,
+    pub(crate) lists: Lists,
     /// Drives as S3 clients see them.
     pub(crate) s3: s3::Service,
 }
@@ -26,7 +28,8 @@ impl App {
         let bodies = Bodies::new(control.settings.bodies);
         let s3 = crate::routes::s3::service(&control, &limits);
         let log_searches = Searches::new(control.store.clone(), control.settings.log_searches);
-        Self { control, limits, streams, bodies, log_searches, s3 }
+        let lists = Lists::new(control.store.clone());
+        Self { control, limits, streams, bodies, log_searches, lists, s3 }
     }
 
     pub(crate) fn control(&self) -> &Control {

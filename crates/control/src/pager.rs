@@ -45,6 +45,17 @@ impl<'p> Pager<'p> {
         Page { data: rows, meta }
     }
 
+    /// Makes a page of these rows, which others follow.
+    pub fn page_before_more<T, P: fmt::Display>(
+        &self,
+        rows: Vec<T>,
+        total: i64,
+        position: impl Fn(&T) -> P,
+    ) -> Page<T> {
+        let meta = self.meta(rows.last().map(position), total);
+        Page { data: rows, meta }
+    }
+
     /// Makes only the metadata of a page, with `next` as the position at which the next page
     /// begins.
     pub fn meta<P: fmt::Display>(&self, next: Option<P>, total: i64) -> PaginationMeta {

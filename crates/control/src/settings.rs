@@ -23,6 +23,8 @@ pub struct Settings {
     pub body_max: usize,
     /// Most objects in a list without pages; a longer list is refused.
     pub bare_list_max: i64,
+    /// Most bytes of objects in a list: a page ends there, and a list without pages is refused.
+    pub list_bytes_max: usize,
     /// Requests per second of one key, and how many may come at once.
     pub key_rate: Rate,
     /// Request rate of one workspace.

@@ -41,7 +41,7 @@ pub use db::{
 pub use error::Error;
 pub use seal::{KeyFile, Keyring, Rotation};
 pub use tidy::Tidied;
-pub use value::{Row, Value};
+pub use value::{Portion, Row, Value};
 
 /// The values of one statement, in the order of `$1`, `$2`, …
 #[macro_export]

@@ -8,7 +8,7 @@ mod update;
 
 pub use counts::{count, counts};
 pub(crate) use list::containing;
-pub use list::{Order, Position, Query, list, position, total};
+pub use list::{Order, Position, Query, list, list_within, position, total};
 pub use stored::Stored;
 pub use update::update;
 

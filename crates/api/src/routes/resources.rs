@@ -2,17 +2,19 @@
 
 use crate::http::call::{Call, Guarded, Wish};
 use crate::http::error::Error;
+use crate::http::pages::WrittenList;
 use crate::http::query::{Flag, ListQuery, NoQuery, ShowSecrets};
 use crate::http::reply::Reply;
 use crate::routes::uploads;
 use auth::Member;
 use control::builds::{self, Buildable};
-use control::engine::{self, Held, Listing, Managed, Secrets};
+use control::engine::{self, Held, Managed, Secrets};
 use control::error::Absent;
 use control::kinds::application;
 use control::workloads;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::sync::Arc;
 use store::{Tx, resources as rows};
 use types::kinds::Application;
 use types::kinds::application::AppRevision;
@@ -25,16 +27,23 @@ pub(crate) struct Upload {
     pub upload: Flag,
 }
 
-pub(crate) async fn list<K: Managed>(call: Call<Member, ListQuery>) -> Result<Listing<K>, Error> {
+pub(crate) async fn list<K: Managed>(
+    call: Call<Member, ListQuery>,
+) -> Result<WrittenList<K>, Error> {
     let (context, parents, query, version) =
         (call.context(), call.path.all(), call.query.clone(), call.version);
-    let work = move |tx: &mut Tx<'_>| engine::list::<K>(&context, tx, &parents, &query, version);
-    Ok(call.app.store.read(work).await?)
+    let room = Arc::clone(&call.room);
+    let work = move |tx: &mut Tx<'_>| {
+        let list = engine::list::<K>(&context, tx, &parents, &query, version)?;
+        Ok::<_, control::Error>(WrittenList::write(&list, &room)?)
+    };
+    Ok(call.app.lists.read(call.who.workspace.as_str(), work).await?)
 }
 
 pub(crate) async fn list_bare<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {
     let (context, parents) = (call.context(), call.path.all());
-    let all = call.app.store.read(move |tx| engine::list_all::<K>(&context, tx, &parents)).await?;
+    let work = move |tx: &mut Tx<'_>| engine::list_all::<K>(&context, tx, &parents);
+    let all = call.app.lists.read(call.who.workspace.as_str(), work).await?;
     Ok(Reply::of(&all))
 }
 

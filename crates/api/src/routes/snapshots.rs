@@ -2,11 +2,11 @@
 
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;
+use crate::http::pages::WrittenList;
 use crate::http::query::{ListQuery, NoQuery};
 use crate::http::reply::{Reply, Silent};
 use crate::routes::{resources, sandboxes};
 use auth::Member;
-use control::engine::Listing;
 use control::forks::{self, Source};
 use control::{archives, snapshots};
 use types::Problems;
@@ -15,7 +15,7 @@ use types::wire::{
     SandboxForkRequest, SandboxForkResponse, SandboxRestoreResponse, SandboxSnapshotRequest,
 };
 
-pub(crate) async fn list(call: Call<Member, ListQuery>) -> Result<Listing<Snapshot>, Error> {
+pub(crate) async fn list(call: Call<Member, ListQuery>) -> Result<WrittenList<Snapshot>, Error> {
     // Snapshots have statuses of their own, for which there is no filter.
     let query = ListQuery { status: None, ..call.query.clone() };
     resources::list(Call { query, ..call }).await

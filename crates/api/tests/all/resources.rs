@@ -29,6 +29,37 @@ async fn an_object_reads_back_as_it_was_made() {
 }
 
 #[tokio::test]
+async fn a_list_of_large_objects_comes_in_more_pages() {
+    let mut settings = settings();
+    settings.list_bytes_max = 100_000;
+    let cloud = Cloud::start_with(settings).await;
+    for name in ["a", "b", "c"] {
+        let text = "x".repeat(40_000);
+        let runtime = json!({"envs": [{"name": "TEXT", "value": text}]});
+        let agent = json!({"metadata": {"name": name}, "spec": {"runtime": runtime}});
+        cloud.post("/v0/agents", agent).await.ok();
+    }
+    let list = "/v0/agents?sort=name:asc";
+    let names = |page: &Value| {
+        let data = page["data"].as_array().unwrap().clone();
+        data.iter().map(|agent| agent["metadata"]["name"].clone()).collect::<Vec<_>>()
+    };
+    let first = cloud.get(list).await.ok();
+    assert_eq!(names(&first), ["a", "b"]);
+    assert_eq!((&first["meta"]["hasMore"], &first["meta"]["total"]), (&json!(true), &json!(3)));
+    let cursor = first["meta"]["nextCursor"].as_str().unwrap();
+    let second = cloud.get(&format!("{list}&cursor={cursor}")).await.ok();
+    assert_eq!(names(&second), ["c"]);
+    assert_eq!(second["meta"]["hasMore"], false);
+    let bare = [("blaxel-version", "")];
+    let refused = cloud.call_with(Method::GET, "/v0/agents", &bare, None).await.refused(400);
+    assert!(refused.contains("more than 100000 bytes"), "{refused}");
+    cloud.delete("/v0/agents/b").await.ok();
+    let all = cloud.call_with(Method::GET, "/v0/agents", &bare, None).await.ok();
+    assert_eq!(all.as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn putting_back_what_was_read_changes_nothing() {
     let cloud = Cloud::start().await;
     cloud.post("/v0/agents", agent("one")).await.ok();

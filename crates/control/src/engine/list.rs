@@ -10,7 +10,7 @@ use crate::pager::Pager;
 use crate::query::{Anchor, ListQuery, PageSize};
 use serde::Serialize;
 use store::Tx;
-use store::resources::{self, Query};
+use store::resources::{self, Query, Stored};
 use types::parts::{PaginationMeta, Status};
 use types::{ApiVersion, KindName};
 
@@ -85,9 +85,8 @@ pub fn list_all<K: Managed>(
 /// Lists all objects of a kind in the workspace under any parent. Refuses if there are more than
 /// the limit of bare lists, like the lists of one parent.
 pub fn everywhere<K: Managed>(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<K>, Error> {
-    let limit = context.control.settings.bare_list_max;
     let query = Query::new(&context.member.workspace, K::NAME, None);
-    within(limit, resources::list(tx, &Query { limit: limit + 1, ..query })?)?
+    all(context, tx, query)?
         .into_iter()
         .map(|row| present(context, tx, &Held::<K>::read(row)?, &Secrets::Masked))
         .collect()
@@ -102,7 +101,7 @@ pub(crate) fn for_each<K: Managed>(
     tx: &mut Tx<'_>,
     mut act: impl FnMut(&mut Tx<'_>, Held<K>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut last: Option<resources::Stored> = None;
+    let mut last: Option<Stored> = None;
     loop {
         let workspace = &context.member.workspace;
         let rows = resources::walk(tx, workspace, K::NAME, last.as_ref(), READ_AT_ONCE)?;
@@ -187,28 +186,31 @@ fn bare<K: Managed>(
     among: &Among,
     asked: &ListQuery,
 ) -> Result<Vec<K>, Error> {
-    let limit = context.control.settings.bare_list_max;
     let selection = Selection::new::<K>(among, asked)?;
     if selection.impossible {
         return Ok(Vec::new());
     }
-    let rows = resources::list(tx, &selection.query(context, K::NAME, asked, limit + 1))?;
-    within(limit, rows)?.into_iter().map(|row| item(context, tx, row)).collect()
+    let query = selection.query(context, K::NAME, asked, i64::MAX);
+    all(context, tx, query)?.into_iter().map(|row| item(context, tx, row)).collect()
 }
 
-/// Refuses a bare list that does not show everything: its reader would take the rest for missing.
-fn within(limit: i64, rows: Vec<resources::Stored>) -> Result<Vec<resources::Stored>, Error> {
-    if rows.len() as i64 > limit {
-        return Err(Unfit::LongList { limit, version: ApiVersion::V2026_04_28 }.into());
+/// Reads a bare list. Refuses one that does not show everything: its reader would take the rest for
+/// missing.
+fn all(context: &Context, tx: &mut Tx<'_>, query: Query<'_>) -> Result<Vec<Stored>, Error> {
+    let settings = &context.control.settings;
+    let (limit, bytes_max) = (settings.bare_list_max, settings.list_bytes_max);
+    let found = resources::list_within(tx, &Query { limit: limit + 1, ..query }, bytes_max)?;
+    let version = ApiVersion::V2026_04_28;
+    if found.is_cut {
+        return Err(Unfit::LargeList { limit: bytes_max, version }.into());
     }
-    Ok(rows)
+    if found.rows.len() as i64 > limit {
+        return Err(Unfit::LongList { limit, version }.into());
+    }
+    Ok(found.rows)
 }
 
-fn item<K: Managed>(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    row: resources::Stored,
-) -> Result<K, Error> {
+fn item<K: Managed>(context: &Context, tx: &mut Tx<'_>, row: Stored) -> Result<K, Error> {
     let mut shown = present(context, tx, &Held::<K>::read(row)?, &Secrets::Masked)?;
     shown.lighten();
     Ok(shown)
@@ -232,11 +234,15 @@ fn page<K: Managed>(
         Some(Anchor::End) => (query.from_end, query.limit) = (true, limit),
         None => query.after = pager.after(asked.cursor.as_deref())?,
     }
-    let rows = resources::list(tx, &query)?;
+    let found = resources::list_within(tx, &query, context.control.settings.list_bytes_max)?;
     query.after = None;
     let total = resources::total(tx, &query)?;
-    let Page { data, meta } =
-        pager.page(rows, limit, total, |row| resources::position(row, query.order));
+    let position = |row: &Stored| resources::position(row, query.order);
+    let Page { data, meta } = match found.is_cut && !query.from_end {
+        // What did not fit is the next page.
+        true => pager.page_before_more(found.rows, total, position),
+        false => pager.page(found.rows, limit, total, position),
+    };
     let data = data.into_iter().map(|row| item(context, tx, row)).collect::<Result<_, _>>()?;
     Ok(Page { data, meta })
 }

@@ -94,6 +94,11 @@ pub enum Unfit {
         "there are more than {limit} objects: ask for pages with the version header `{version}`"
     )]
     LongList { limit: i64, version: ApiVersion },
+    #[error(
+        "the objects have more than {limit} bytes in all: ask for pages with the version header \
+         `{version}`"
+    )]
+    LargeList { limit: usize, version: ApiVersion },
 }
 
 /// Why a cursor is not accepted.

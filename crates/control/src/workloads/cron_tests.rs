@@ -47,6 +47,7 @@ fn settings() -> Settings {
         catalogue: Default::default(),
         body_max: 1 << 20,
         bare_list_max: 1000,
+        list_bytes_max: 32 << 20,
         sandbox_drives_max: 4,
         key_rate: rate,
         workspace_rate: rate,

@@ -188,6 +188,7 @@ pub(crate) struct Limits {
     pub(crate) trigger_burst: u32,
     pub(crate) objects_max: u32,
     pub(crate) bare_list_max: u32,
+    pub(crate) list_bytes_max: usize,
     pub(crate) sandbox_drives_max: usize,
     pub(crate) quotas: BTreeMap<String, u32>,
 }

@@ -110,6 +110,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         catalogue: catalogue(config)?,
         body_max: config.server.body_bytes_max,
         bare_list_max: limits.bare_list_max.into(),
+        list_bytes_max: limits.list_bytes_max,
         sandbox_drives_max: limits.sandbox_drives_max,
         key_rate: control::Rate { per_second: limits.key_per_second, burst: limits.key_burst },
         workspace_rate: control::Rate {

@@ -28,6 +28,7 @@ use work::{Job, Work};
 pub struct Store {
     engine: Arc<Engine>,
     shared: Shared,
+    readers: usize,
 }
 
 enum Engine {
@@ -61,7 +62,8 @@ impl Store {
                 Engine::Postgres(postgres::Engine::open(url, settings, &shared)?)
             }
         };
-        let store = Self { engine: Arc::new(engine), shared };
+        let readers = settings.connections.max(1);
+        let store = Self { engine: Arc::new(engine), shared, readers };
         if store.shared.keyring.is_new() {
             store.create_keys()?;
         }
@@ -92,6 +94,11 @@ impl Store {
     /// The keys that seal secrets.
     pub fn keyring(&self) -> KeyFile {
         self.shared.keyring.clone()
+    }
+
+    /// How many transactions can read at the same time.
+    pub const fn readers(&self) -> usize {
+        self.readers
     }
 
     pub(crate) fn recent(&self) -> &Recent {
@@ -132,9 +139,8 @@ impl Store {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let (job, result) = Work::new(work);
-        self.engine.submit(Access::Read, job)?;
-        received(result.await)
+        let mut done = self.engine.run(access, work::of(work)).await?;
+        work::result(&mut *done)
     }
 
     /// Returns a receiver that is notified after each commit of this process. Its value is the
@@ -145,7 +151,7 @@ impl Store {
 }
 
 impl Engine {
-    fn submit(&self, access: Access, job: Box<dyn Job>) -> Result<(), Error> {
+    fn submit(&self, access: Access, job: Job) -> Result<(), Error> {
         match self {
             Self::Sqlite(engine) => engine.submit(access, job),
             Self::Postgres(engine) => engine.submit(access, job),

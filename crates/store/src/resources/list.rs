@@ -2,7 +2,7 @@
 
 use super::counts;
 use super::stored::{Stored, TABLE, select};
-use crate::value::Value;
+use crate::value::{Portion, Value};
 use crate::{Error, Tx};
 use std::fmt;
 use std::str::FromStr;
@@ -123,14 +123,24 @@ impl FromStr for Position {
 }
 
 pub fn list(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<Vec<Stored>, Error> {
+    Ok(list_within(tx, query, usize::MAX)?.rows)
+}
+
+/// Returns the first objects of a list (or the last ones, if it is read from its end), as many as
+/// have `bytes_max` in all, but at least one.
+pub fn list_within(
+    tx: &mut Tx<'_>,
+    query: &Query<'_>,
+    bytes_max: usize,
+) -> Result<Portion<Stored>, Error> {
     let Some(mut statement) = Statement::new(query) else {
-        return Ok(Vec::new());
+        return Ok(Portion { rows: Vec::new(), is_cut: false });
     };
     let sql = statement.page(query);
-    let rows = tx.query(TABLE, &sql, &statement.params)?;
-    let mut found = rows.into_iter().map(Stored::try_from).collect::<Result<Vec<_>, _>>()?;
+    let rows = tx.query_within(TABLE, &sql, &statement.params, bytes_max)?;
+    let mut found = rows.try_map(Stored::try_from)?;
     if query.from_end {
-        found.reverse();
+        found.rows.reverse();
     }
     Ok(found)
 }

@@ -17,6 +17,7 @@ on_both!(
     what_lives_below_goes_with_its_parent,
     lists_keep_their_order,
     pages_show_each_object_once_while_others_come,
+    lists_end_where_they_have_enough_bytes,
     filters_find_what_they_say,
     totals_follow_every_change_of_status,
     a_deleted_workspace_leaves_nothing,
@@ -68,6 +69,35 @@ async fn an_object_reads_back_as_written(place: Place) {
         resources::find(tx, &WorkspaceId::known("other"), KindName::Agent, "", "a")
     };
     assert!(store.read(stranger).await.unwrap().is_none());
+}
+
+async fn lists_end_where_they_have_enough_bytes(place: Place) {
+    const BYTES: usize = 100_000;
+    let store = place.open().await;
+    for name in ["a", "b", "c", "d"] {
+        let wish = format!("{:?}", "x".repeat(BYTES));
+        insert(&store, Stored { wish, ..agent(store.world(), name) }).await.unwrap();
+    }
+    for (bytes_max, from_end, expected, is_cut) in [
+        (5 * BYTES, false, "abcd", false),
+        (3 * BYTES, false, "ab", true),
+        (3 * BYTES, true, "cd", true),
+        (BYTES, false, "a", true),
+        (0, true, "d", true),
+    ] {
+        let work = move |tx: &mut store::Tx<'_>| {
+            let (workspace, order) = (workspace(), Order::NameAsc);
+            let all = Query::new(&workspace, KindName::Agent, Some(""));
+            let query = Query { order, from_end, ..all };
+            let found = resources::list_within(tx, &query, bytes_max)?;
+            // The transaction goes on after rows that were not read.
+            assert_eq!(resources::list(tx, &query)?.len(), 4);
+            Ok::<_, Error>(found)
+        };
+        let found = store.read(work).await.unwrap();
+        let names: String = found.rows.into_iter().map(|row| row.name).collect();
+        assert_eq!((names.as_str(), found.is_cut), (expected, is_cut), "{bytes_max}");
+    }
 }
 
 async fn a_taken_name_is_refused_and_nothing_is_left(place: Place) {

@@ -91,7 +91,7 @@ pub struct Cloud {
     /// Empty if there is no machine.
     pub routes: Arc<Routes>,
     builder: Option<Arc<dyn Builder>>,
-    settings: Settings,
+    pub settings: Settings,
     _folder: tempfile::TempDir,
     _running: Option<tokio_util::sync::DropGuard>,
 }
@@ -142,6 +142,7 @@ pub fn settings() -> Settings {
         catalogue: Catalogue::default(),
         body_max: 1 << 20,
         bare_list_max: 1000,
+        list_bytes_max: 32 << 20,
         sandbox_drives_max: 4,
         key_rate: Rate { per_second: 100_000, burst: 100_000 },
         workspace_rate: Rate { per_second: 100_000, burst: 100_000 },

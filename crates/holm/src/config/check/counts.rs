@@ -169,6 +169,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         runners.requests_max,
         meter.points_max,
         limits.bare_list_max,
+        limits.list_bytes_max,
         limits.sandbox_drives_max,
         limits.key_per_second,
         limits.key_burst,
