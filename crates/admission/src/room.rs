@@ -23,6 +23,11 @@ impl<K: Eq + Hash + Clone> Room<K> {
         Self { pool: pool.clone(), owner: owner.into(), permits: Vec::new(), taken: 0, used: 0 }
     }
 
+    /// Returns more room for the same owner, of which nothing is taken yet.
+    pub fn another(&self) -> Self {
+        Self::new(&self.pool, self.owner.clone())
+    }
+
     /// Takes the room that `json` needs once it is parsed into values.
     pub fn of_values(pool: &Pool<K>, owner: impl Into<K>, json: &[u8]) -> Result<Self, Refused> {
         let mut room = Self::new(pool, owner);

@@ -31,8 +31,8 @@ impl Bodies {
         let BodyLimits { total, workspace, strangers } = limits;
         let of_strangers = Limits { total: strangers, share: (strangers / STRANGERS_SHARE).max(1) };
         Self {
-            callers: Pool::new("bytes of requests", Limits { total, share: workspace }),
-            strangers: Pool::new("bytes of requests of strangers", of_strangers),
+            callers: Pool::new("bytes of requests and answers", Limits { total, share: workspace }),
+            strangers: Pool::new("bytes of requests and answers of strangers", of_strangers),
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
     /// For handlers that legitimately take long.
     pub(crate) long: LongRequest,
     /// The shared memory that the body takes, until the call is answered.
-    pub(crate) room: Room<String>,
+    pub(crate) room: Arc<Room<String>>,
 }
 
 /// The values in the path, in order.
@@ -381,7 +381,7 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
             if_match,
             headers: parts.headers,
             long,
-            room: raw.room,
+            room: Arc::new(raw.room),
         })
     }
 }

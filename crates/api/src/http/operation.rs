@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::http::call::{Call, Input, Query, Who};
 use crate::http::error::Error;
 use crate::http::reply::Answer;
+use crate::http::sent;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::Method;
@@ -73,17 +74,17 @@ pub(crate) struct Shape {
     pub guarded: bool,
 }
 
-type Running = Pin<Box<dyn Future<Output = Response> + Send>>;
+type Running = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 
-pub(crate) struct Operation {
-    pub line: Arc<Line>,
-    pub shape: fn(&mut SchemaGenerator) -> Shape,
-    pub run: Arc<dyn Fn(App, Request) -> Running + Send + Sync>,
+/// A handler whose types nobody needs to know any more. There are hundreds of handlers, so nothing
+/// is done here that can be done without their types.
+pub(crate) struct Handler {
+    shape: fn(&mut SchemaGenerator) -> Shape,
+    run: Box<dyn Fn(App, Arc<Operation>, Request) -> Running + Send + Sync>,
 }
 
-impl Operation {
-    /// Combines a line of the table with its handler.
-    pub(crate) fn new<W, Q, B, A, F, R>(line: Line, handler: F) -> Self
+impl Handler {
+    pub(crate) fn of<W, Q, B, A, F, R>(handler: F) -> Self
     where
         W: Who,
         Q: Query,
@@ -92,21 +93,38 @@ impl Operation {
         F: Fn(Call<W, Q, B>) -> R + Copy + Send + Sync + 'static,
         R: Future<Output = Result<A, Error>> + Send + 'static,
     {
-        let line = Arc::new(line);
-        let (rules, checker) = (Arc::clone(&line), Arc::new(OnceLock::<Checker>::new()));
-        let run = move |app: App, request: Request| -> Running {
-            let (rules, checker) = (Arc::clone(&rules), Arc::clone(&checker));
+        let run = move |app: App, operation: Arc<Operation>, request: Request| -> Running {
             Box::pin(async move {
-                match Call::read(app, &rules, &checker, request).await {
-                    Ok(call) => match handler(call).await {
-                        Ok(answer) => answer.into_response(),
-                        Err(error) => error.into_response(),
-                    },
-                    Err(error) => error.into_response(),
-                }
+                let call = Call::read(app, &operation, request).await?;
+                let room = Arc::clone(&call.room);
+                let response = handler(call).await?.into_response();
+                Ok(sent::counted(response, &operation.line.method, room)?)
             })
         };
-        Self { line, shape: shape::<Q, B, A>, run: Arc::new(run) }
+        Self { shape: shape::<Q, B, A>, run: Box::new(run) }
+    }
+}
+
+/// A line of the table with its handler.
+pub(crate) struct Operation {
+    pub line: Line,
+    /// Checks the bodies of its requests. It is made when the first one arrives.
+    pub checker: OnceLock<Checker>,
+    handler: Handler,
+}
+
+impl Operation {
+    pub(crate) const fn new(line: Line, handler: Handler) -> Self {
+        Self { line, checker: OnceLock::new(), handler }
+    }
+
+    pub(crate) fn shape(&self, generator: &mut SchemaGenerator) -> Shape {
+        (self.handler.shape)(generator)
+    }
+
+    pub(crate) async fn answer(self: Arc<Self>, app: App, request: Request) -> Response {
+        let answer = (self.handler.run)(app, Arc::clone(&self), request).await;
+        answer.unwrap_or_else(IntoResponse::into_response)
     }
 }
 

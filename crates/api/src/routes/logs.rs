@@ -183,10 +183,12 @@ const NO_TASK: u32 = u32::MAX;
 
 pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>, Error> {
     let kind = call.query.kind_that_prints()?;
-    let mut answer = BTreeMap::new();
+    let (mut answer, mut room) = (BTreeMap::new(), call.room.another());
     for name in call.query.names()? {
         // The name is included even if nothing was logged, because clients look for it.
         let found = call.app.log_searches.find(question(&call, kind, &name)?).await?;
+        // What was found for one name waits while the next one is searched for.
+        room.grow(found.lines.iter().map(|line| line.message.len()).sum())?;
         answer.insert(name, shown(found));
     }
     Ok(Reply::of(&LogAnswer(answer)))
