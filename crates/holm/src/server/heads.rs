@@ -2,12 +2,10 @@
 
 use crate::config;
 use admission::{Connection, Head, Heads, Limits, Pool, Refused};
-use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{Request, StatusCode, Version, header};
-use serde_json::{Map, Value};
 use types::Remote;
-use types::error::{ErrorBody, Refusal};
+use types::error::Refusal;
 
 /// One address gets at most this fraction of what strangers have.
 const STRANGERS_SHARE: u64 = 4;
@@ -52,24 +50,16 @@ impl HeadPools {
     }
 }
 
-/// Answers that there is no room for the request.
+/// Answers that there is no room for the request. The answer has no body: one that its caller does
+/// not read would keep the request open, with the memory that it was refused.
 pub(crate) fn refuse(refused: &Refused) -> Response {
     let (status, error) = match refused {
         Refused::Share { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
         Refused::Total { .. } => (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY"),
     };
-    let more = [("retryable", true.into()), ("retry_after", RETRY_AFTER_S.into())];
-    let body = ErrorBody {
-        error: error.to_owned(),
-        code: i64::from(status.as_u16()),
-        message: format!("{refused}: have fewer requests open at a time, or with smaller headers"),
-        more: more
-            .map(|(name, value): (&str, Value)| (name.to_owned(), value))
-            .into_iter()
-            .collect::<Map<_, _>>(),
-    };
-    let refusal = Refusal::new(error, &body.message);
-    let mut response = (status, [(header::RETRY_AFTER, RETRY_AFTER_S)], Json(body)).into_response();
+    let message = format!("{refused}: have fewer requests open at a time, or with smaller headers");
+    let mut response = (status, [(header::RETRY_AFTER, RETRY_AFTER_S)]).into_response();
+    let refusal = Refusal::new(error, &message);
     response.extensions_mut().insert(refusal);
     response
 }

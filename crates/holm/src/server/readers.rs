@@ -4,8 +4,9 @@
 //! HTTP/2. Without this module a client could hold whatever the body holds (a place of its
 //! workspace, a replica, a connection to a provider) for as long as it likes. Here each answer is
 //! dropped once its reader has taken nothing for too long, even if the connection is still there.
-//! That includes answers of one piece: over HTTP/2 their body is kept until the client has room for
-//! that piece. An answer that is itself waiting for its next piece is left alone.
+//! That includes answers of one large piece, which are handed on in small ones: the HTTP layer takes
+//! a piece when it has sent most of the last, and whatever it has taken nobody can drop any more. An
+//! answer that is itself waiting for its next piece is left alone.
 
 use admission::{Busy, Head};
 use axum::body::{Body, Bytes};
@@ -23,6 +24,8 @@ use std::time::Duration;
 const ROUNDS: u32 = 4;
 /// Used in place of a round: the reader waits for the answer's next piece.
 const AWAITED: u64 = 0;
+/// Most bytes that are handed on at once.
+const PIECE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 #[error("nobody read on for too long")]
@@ -53,7 +56,7 @@ impl Readers {
     /// Wraps an answer. Until it ends or is dropped, its connection counts as busy and its request
     /// as open.
     pub(crate) fn watch(&self, response: Response, request: (Busy, Option<Head>)) -> Response {
-        response.map(|body| Body::new(Answer(self.open(Held { body, _request: request }))))
+        response.map(|body| Body::new(Answer(self.open(Held::new(body, request)))))
     }
 
     /// Drops stalled answers until the server ends.
@@ -88,7 +91,43 @@ impl Readers {
 
 struct Held {
     body: Body,
+    /// What has come of the body and was not handed on yet.
+    rest: Bytes,
     _request: (Busy, Option<Head>),
+}
+
+impl Held {
+    const fn new(body: Body, request: (Busy, Option<Head>)) -> Self {
+        Self { body, rest: Bytes::new(), _request: request }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) => self.rest = piece,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES_MAX));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower().saturating_add(rest));
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
+    }
 }
 
 struct Answer(Arc<Open>);
@@ -117,11 +156,11 @@ impl Open {
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let mut held = self.held.lock();
-        let Some(Held { body, .. }) = &mut *held else {
+        let Some(held) = &mut *held else {
             return Poll::Ready(Some(Err(axum::Error::new(Unread))));
         };
         self.given.store(AWAITED, Ordering::Relaxed);
-        let frame = ready!(Pin::new(body).poll_frame(cx));
+        let frame = ready!(held.poll(cx));
         self.given.store(self.shared.round.load(Ordering::Relaxed), Ordering::Relaxed);
         Poll::Ready(frame)
     }
@@ -145,12 +184,12 @@ impl HttpBody for Answer {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.held.lock().as_ref().is_some_and(|held| held.body.is_end_stream())
+        self.0.held.lock().as_ref().is_some_and(Held::is_end)
     }
 
     fn size_hint(&self) -> SizeHint {
         let held = self.0.held.lock();
-        held.as_ref().map_or_else(SizeHint::default, |held| held.body.size_hint())
+        held.as_ref().map_or_else(SizeHint::default, Held::size_hint)
     }
 }
 
@@ -232,6 +271,34 @@ mod tests {
             assert_eq!((rounds(&readers, ROUNDS), Arc::strong_count(&held)), (0, 2));
             assert_eq!((rounds(&readers, 1), Arc::strong_count(&held)), (1, 1));
         }
+    }
+
+    #[tokio::test]
+    async fn a_large_piece_is_held_until_the_last_of_it_is_taken() {
+        let (readers, held) = (readers(), Arc::new(()));
+        let whole: Bytes = (0..=u8::MAX).cycle().take(3 * PIECE_BYTES_MAX + 1).collect();
+        let large = pieces(&held, stream::iter([whole.clone()]));
+        let mut body = readers.watch(Response::new(large), open()).into_body();
+        let mut taken = Vec::new();
+        while taken.len() < whole.len() {
+            assert_eq!((body.is_end_stream(), Arc::strong_count(&held)), (false, 2));
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!((1..=PIECE_BYTES_MAX).contains(&piece.len()), "{}", piece.len());
+            taken.extend_from_slice(&piece);
+        }
+        assert_eq!(taken, whole);
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_large_piece_is_dropped_if_nobody_reads_on() {
+        let readers = readers();
+        let whole = Body::from(vec![b'x'; 3 * PIECE_BYTES_MAX]);
+        let mut body = readers.watch(Response::new(whole), open()).into_body();
+        body.frame().await.unwrap().unwrap();
+        assert_eq!(body.size_hint().exact(), Some(2 * PIECE_BYTES_MAX as u64));
+        assert_eq!(rounds(&readers, ROUNDS + 1), 1);
+        body.frame().await.unwrap().unwrap_err();
     }
 
     #[tokio::test]

@@ -209,15 +209,20 @@ impl Connection {
             extensions.insert(peer);
             extensions.insert(remote);
             extensions.insert(taken.clone());
-            let (front, readers, request) = (front.clone(), readers.clone(), linger.over(request));
+            let (front, readers) = (front.clone(), readers.clone());
+            let (request, expected) = linger.over(request);
             // Must be called inside the block: a future made outside and awaited inside would be
             // stored twice, and this one is large.
             async move {
                 let head = match head {
                     Ok(head) => head,
-                    Err(refused) => return Ok(front.refuse(&request, heads::refuse(&refused))),
+                    Err(refused) => {
+                        let response = front.refuse(&request, heads::refuse(&refused));
+                        return Ok(expected.tell(response));
+                    }
                 };
-                front.answer(request).await.map(|response| readers.watch(response, (busy, head)))
+                let response = expected.tell(front.answer(request).await?);
+                Ok::<_, Infallible>(readers.watch(response, (busy, head)))
             }
         });
         let connection = builder.serve_connection_with_upgrades(

@@ -63,6 +63,43 @@ fn who_only_steers_a_connection_is_let_go() {
     assert!(server.get("/health").starts_with("HTTP/1.1 200"));
 }
 
+/// Reads the next frame: its kind, its flags and what is in it.
+fn read(stream: &mut TcpStream) -> (u8, u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let [a, b, c, kind, flags, ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (kind, flags, payload)
+}
+
+#[test]
+fn a_refused_request_ends_though_its_answer_is_not_read() {
+    const STREAMS: u32 = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let room = (1 << 20).to_string();
+    let server = Server::start_with(folder, &[("HOLM_SERVER__BODIES_STRANGERS_BYTES_MAX", &room)]);
+    let mut stream = connect(&server);
+    const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
+    stream.write_all(&frame(SETTINGS, 0, 0, &NO_WINDOW)).unwrap();
+    for request in 0..STREAMS {
+        let head = head(GET, "/oauth/jwks");
+        let flags = END_OF_HEADERS | END_OF_REQUEST;
+        stream.write_all(&frame(HEADERS, flags, 1 + 2 * request, &head)).unwrap();
+    }
+    let (mut unread, mut ended) = (0, 0);
+    while unread + ended < STREAMS {
+        match read(&mut stream) {
+            (HEADERS, flags, _) if flags & END_OF_REQUEST == 0 => unread += 1,
+            (HEADERS, ..) => ended += 1,
+            _ => {}
+        }
+    }
+    // What may stay open is what there is room for.
+    assert!((1..=(96 + 256) / 8).contains(&unread), "{unread}");
+    assert!(ended > 0);
+}
+
 /// The value of a metric for a resource.
 fn metric(server: &Server, name: &str, resource: &str) -> u64 {
     let metrics = server.get("/metrics");
