@@ -21,6 +21,9 @@ pub(crate) enum LogFormat {
 /// Level of the parts of the program that a list does not name, the default of `log.level`.
 const LEVEL: LevelFilter = LevelFilter::INFO;
 
+/// Strangers can make it warn as often as they like, of connections that it ends.
+const HTTP_2: &str = "h2";
+
 impl Log {
     /// Returns what is logged, or nothing if `level` is wrong. The parser takes a lone word for the
     /// name of a module and an empty one for the level `error`, and either would silence the rest.
@@ -34,8 +37,38 @@ impl Log {
         if !parts.iter().all(|part| usable(part)) {
             return None;
         }
-        let targets: Targets = parts.join(",").parse().ok()?;
-        let only_modules = parts.iter().all(|part| part.contains('='));
-        Some(if only_modules { targets.with_default(LEVEL) } else { targets })
+        let mut targets: Targets = parts.join(",").parse().ok()?;
+        if parts.iter().all(|part| part.contains('=')) {
+            targets = targets.with_default(LEVEL);
+        }
+        let warns_only = matches!(targets.default_level(), Some(LevelFilter::WARN | LEVEL));
+        if warns_only && !parts.iter().any(|part| part.starts_with(HTTP_2)) {
+            targets = targets.with_target(HTTP_2, LevelFilter::ERROR);
+        }
+        Some(targets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[track_caller]
+    fn check(level: &str, warns_of_http_2: bool) {
+        let log = Log { format: LogFormat::Text, level: level.to_owned(), refusals_per_second: 1 };
+        let targets = log.targets().unwrap();
+        assert_eq!(targets.would_enable("h2::proto::streams", &Level::WARN), warns_of_http_2);
+    }
+
+    #[test]
+    fn what_strangers_do_to_http_2_is_logged_only_if_asked_for() {
+        check("info", false);
+        check("warn", false);
+        check("store=debug", false);
+        check("off", false);
+        check("debug", true);
+        check("info,h2=warn", true);
+        check("h2::proto=warn", true);
     }
 }
