@@ -20,7 +20,7 @@ use types::ids::WorkspaceId;
 
 /// Pieces of an upload that are buffered on their way to the builder.
 const PIECES_MAX: usize = 4;
-const LOST_RIGHT: &str = "whoever asked for the upload has lost the right to";
+const LOST_RIGHT: &str = "whoever asked for the upload may not build here any more";
 const OVER: &str = "the sources that wait to be built";
 
 /// An admitted upload. Its address has been used up.

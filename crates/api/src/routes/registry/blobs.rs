@@ -4,7 +4,7 @@ use super::answers::{DIGEST, empty, header_of};
 use super::error::Refusal;
 use super::session::Session;
 use crate::http::streams::OpenStream;
-use auth::{Denied, Ticket};
+use auth::Denied;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
@@ -128,11 +128,6 @@ async fn next(mut reading: Reading) -> Option<(io::Result<Bytes>, Option<Reading
         }
         Err(error) => Some((Err(error), None)),
     }
-}
-
-/// Waits until the credentials of a request are no longer valid.
-pub(super) async fn outlived(session: &Session, ticket: &Ticket) -> Denied {
-    session.caller.app.auth.outlived(ticket).await
 }
 
 #[cfg(test)]

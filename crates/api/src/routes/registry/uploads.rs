@@ -1,10 +1,10 @@
 //! Uploads of blobs: in one request, in pieces, or by mounting a blob of another repository.
 
 use super::answers::{DIGEST, empty, header_of};
-use super::blobs::outlived;
 use super::error::{Refusal, range};
 use super::path::{Name, parameter};
 use super::session::{Session, locate};
+use auth::Denied;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderName, StatusCode, header};
 use http_body_util::BodyExt;
 use std::io;
+use std::pin::pin;
 use tokio::sync::mpsc;
 use types::{Scope, Verb};
 
@@ -128,17 +129,31 @@ async fn receive(
     let (send, pieces) = mpsc::channel(PIECES);
     let place = session.located.place.clone();
     let written = session.registry.append(place, id.to_owned(), from, pieces);
-    let (_, written) = tokio::join!(forward(session, body, send), written);
-    Ok(written?)
+    let outlived = caller.app.auth.outlived(&session.ticket);
+    let (denied, written) = tokio::join!(forward(session, body, send, outlived), written);
+    match denied {
+        Some(denied) => Err(denied.into()),
+        None => Ok(written?),
+    }
 }
 
-async fn forward(session: &Session, mut body: Body, send: mpsc::Sender<io::Result<Bytes>>) {
+/// Returns why the caller lost the right, if that ended it.
+async fn forward(
+    session: &Session,
+    mut body: Body,
+    send: mpsc::Sender<io::Result<Bytes>>,
+    outlived: impl Future<Output = Denied>,
+) -> Option<Denied> {
     let stall = session.registry.limits().stall;
-    let mut outlived = Box::pin(outlived(session, &session.ticket));
+    let mut outlived = pin!(outlived);
+    let mut denied = None;
     loop {
         let frame = tokio::select! {
             biased;
-            _ = &mut outlived => Some(Err(io::ErrorKind::PermissionDenied.into())),
+            why = &mut outlived => {
+                denied = Some(why);
+                Some(Err(io::ErrorKind::PermissionDenied.into()))
+            }
             frame = tokio::time::timeout(stall, body.frame()) => match frame {
                 Err(_) => Some(Err(io::ErrorKind::TimedOut.into())),
                 Ok(None) => None,
@@ -148,7 +163,7 @@ async fn forward(session: &Session, mut body: Body, send: mpsc::Sender<io::Resul
             () = send.closed() => None,
         };
         let piece = match frame {
-            None => return,
+            None => return denied,
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(bytes) => Ok(bytes),
                 // Trailers have no meaning here.
@@ -158,7 +173,7 @@ async fn forward(session: &Session, mut body: Body, send: mpsc::Sender<io::Resul
         };
         let ends = piece.is_err();
         if send.send(piece).await.is_err() || ends {
-            return;
+            return denied;
         }
     }
 }

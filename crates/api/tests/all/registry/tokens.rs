@@ -3,11 +3,16 @@
 
 use super::{MANIFEST, Town, digest, header, link, refused};
 use crate::common::Answer;
+use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::Method;
+use http::{Method, Request};
 use proptest::strategy::{Strategy, ValueTree};
 use serde_json::json;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::Notify;
+use tower::ServiceExt;
 
 const SCOPE: &str = "repository:main/job/a:pull,push";
 
@@ -185,4 +190,31 @@ async fn no_scope_breaks_anything_or_opens_what_it_does_not_name() {
         let got = town.with(token, "GET", "main/job/a/manifests/v1", b"").await;
         assert!(got.status == 401 || names_it, "{scope}");
     }
+}
+
+#[tokio::test]
+async fn an_upload_ends_with_the_key_that_it_came_with() {
+    let town = Town::start().await;
+    let made = town.cloud.post("/v0/api_keys", json!({"name": "pusher"})).await.ok();
+    let text = |member: &str| made[member].as_str().unwrap().to_owned();
+    let key = text("apiKey");
+    let begun = town.send(&key, "POST", "main/job/a/blobs/uploads/", &[], b"").await;
+    // The rest of the body never comes, and the key is deleted once somebody waits for it.
+    let waits = Arc::new(Notify::new());
+    let waited_for = Arc::clone(&waits);
+    let body = Body::from_stream(futures_util::stream::poll_fn(move |_| {
+        waits.notify_one();
+        Poll::<Option<std::io::Result<bytes::Bytes>>>::Pending
+    }));
+    let basic = format!("Basic {}", STANDARD.encode(format!("me:{key}")));
+    let request = Request::patch(header(&begun, "location"))
+        .header("authorization", basic)
+        .body(body)
+        .unwrap();
+    let delete = async {
+        waited_for.notified().await;
+        town.cloud.delete(&format!("/v0/api_keys/{}", text("id"))).await.ok()
+    };
+    let (answer, _) = tokio::join!(town.cloud.router.clone().oneshot(request), delete);
+    assert_eq!(answer.unwrap().status(), 401);
 }
