@@ -194,6 +194,9 @@ fn value_in(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into())
 }
 
+/// Longest query of a tool call, before it is encoded.
+const QUERY_BYTES_MAX: usize = 16 << 10;
+
 /// Builds the request for a tool call.
 fn inner_request(
     act: &Act,
@@ -221,11 +224,14 @@ fn inner_request(
         !["workspace", "body"].contains(&name.as_str()) && !in_path.contains(&name.as_str())
     });
     let mut query = form_urlencoded::Serializer::new(String::new());
+    let mut room = QUERY_BYTES_MAX;
     for (name, value) in asked {
-        query.append_pair(
-            name,
-            value.as_str().map_or_else(|| value.to_string(), str::to_owned).as_str(),
-        );
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // Checked before more of them are encoded: a caller may send as many as fit into a body.
+        room = room.checked_sub(name.len() + value.len()).ok_or_else(|| {
+            format!("the arguments beside `body` have more than {QUERY_BYTES_MAX} bytes")
+        })?;
+        query.append_pair(name, &value);
     }
     let mut request =
         Request::builder().method(act.method.clone()).uri(format!("{path}?{}", query.finish()));

@@ -76,3 +76,12 @@ async fn tools_have_only_the_rights_of_the_caller() {
             .ok();
     assert_eq!(other["result"]["structuredContent"]["code"], 403, "{other}");
 }
+
+#[tokio::test]
+async fn arguments_that_no_tool_has_are_not_carried_along_without_end() {
+    let cloud = Cloud::start().await;
+    let many: serde_json::Map<_, _> =
+        (0..10_000).map(|number| (format!("k{number}"), json!({}))).collect();
+    let answer = speak(&cloud, &cloud.first.api_key, call("ListAgents", json!(many))).await.ok();
+    assert!(answer.to_string().contains("have more than 16384 bytes"), "{answer}");
+}
