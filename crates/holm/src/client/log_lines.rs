@@ -81,11 +81,11 @@ async fn fetch(
     end: Timestamp,
     client: &mut Client,
 ) -> Result<Vec<Line>, Error> {
-    let mut lines = Vec::new();
-    for page in 0..PAGES_MAX {
-        let found = fetch_page(asked, start, end, page * PAGE, client).await?;
-        let last = found.len() < PAGE;
-        lines.extend(found);
+    let (mut lines, mut place) = (Vec::new(), Place::default());
+    for _ in 0..PAGES_MAX {
+        let found = fetch_page(asked, start, end, place.offset, client).await?;
+        let last = found.lines.len() < PAGE;
+        lines.extend(place.take(found));
         if last {
             lines.reverse();
             return Ok(lines);
@@ -99,13 +99,39 @@ async fn fetch(
     Ok(lines)
 }
 
+/// A part of the lines in a window, newest first, and how many there are in all.
+#[derive(Debug)]
+struct Found {
+    lines: Vec<Line>,
+    total: usize,
+}
+
+/// Where the next page begins, counted from the newest line.
+#[derive(Debug, Default)]
+struct Place {
+    offset: usize,
+    /// How many lines there were when the last page was read.
+    total: Option<usize>,
+}
+
+impl Place {
+    /// Returns the lines of a page that were not on the one before. Lines that have come in between
+    /// have moved all others back. They are left to the next time, as lines are that come too late.
+    fn take(&mut self, found: Found) -> impl Iterator<Item = Line> {
+        let come = self.total.map_or(0, |before| found.total.saturating_sub(before));
+        self.total = Some(found.total);
+        self.offset += found.lines.len().max(come);
+        found.lines.into_iter().skip(come)
+    }
+}
+
 async fn fetch_page(
     asked: &Ask,
     start: Timestamp,
     end: Timestamp,
     offset: usize,
     client: &mut Client,
-) -> Result<Vec<Line>, Error> {
+) -> Result<Found, Error> {
     let severity = if asked.severity.is_empty() { ALL_SEVERITIES } else { &asked.severity };
     let (start, end) = (without_zone(start), without_zone(end));
     let (limit, offset) = (PAGE.to_string(), offset.to_string());
@@ -127,17 +153,21 @@ async fn fetch_page(
         ("workspace", workspace.as_str()),
     ];
     let answer = client.get("observability/logs", &query).await?;
-    Ok(lines_of(&answer, &asked.name))
+    Ok(found_in(&answer, &asked.name))
 }
 
-fn lines_of(answer: &Value, name: &str) -> Vec<Line> {
-    let logs = answer.get(name).and_then(|of| of.get("logs")).and_then(Value::as_array);
+fn found_in(answer: &Value, name: &str) -> Found {
+    let member = |member: &str| answer.get(name).and_then(|of| of.get(member));
+    let logs = member("logs").and_then(Value::as_array);
     let line = |entry: &Value| Line {
         at: entry.get("timestamp").and_then(Value::as_str).unwrap_or_default().to_owned(),
         severity: entry.get("severity").and_then(Value::as_i64).unwrap_or_default(),
         message: entry.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
     };
-    logs.into_iter().flatten().map(line).collect()
+    let lines: Vec<_> = logs.into_iter().flatten().map(line).collect();
+    let total = member("totalCount").and_then(Value::as_u64);
+    let total = total.and_then(|total| usize::try_from(total).ok()).unwrap_or(lines.len());
+    Found { lines, total }
 }
 
 /// Formats a time for the endpoint, which takes whole seconds in UTC without a zone.
@@ -153,11 +183,37 @@ mod tests {
     #[test]
     fn lines_are_found_under_the_name() {
         let answer = json!({"box": {"logs": [{"timestamp": "t", "message": "m", "severity": 9}], "totalCount": 1}});
-        assert_eq!(
-            lines_of(&answer, "box"),
-            [Line { at: "t".into(), severity: 9, message: "m".into() }]
-        );
-        assert!(lines_of(&answer, "other").is_empty());
+        let found = found_in(&answer, "box");
+        assert_eq!(found.lines, [Line { at: "t".into(), severity: 9, message: "m".into() }]);
+        assert_eq!(found.total, 1);
+        assert!(found_in(&answer, "other").lines.is_empty());
+    }
+
+    #[track_caller]
+    fn read_while_printing(lines_between_pages: usize) {
+        const BEGUN: usize = 3 * PAGE + 17;
+        let (mut printed, mut read, mut place) = (BEGUN, Vec::new(), Place::default());
+        loop {
+            let line = |number: usize| Line {
+                at: number.to_string(),
+                severity: 9,
+                message: "the same".into(),
+            };
+            let rest = (0..printed).rev().skip(place.offset);
+            let found = Found { lines: rest.take(PAGE).map(line).collect(), total: printed };
+            let last = found.lines.len() < PAGE;
+            read.extend(place.take(found).map(|line| line.at.parse::<usize>().unwrap()));
+            if last {
+                break;
+            }
+            printed += lines_between_pages;
+        }
+        assert!(read.iter().copied().eq((0..BEGUN).rev()), "{lines_between_pages}: {read:?}");
+    }
+
+    #[test]
+    fn lines_that_come_between_pages_show_no_other_line_twice() {
+        [0, 1, 17, PAGE - 1].into_iter().for_each(read_while_printing);
     }
 
     #[test]
