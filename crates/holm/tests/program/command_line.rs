@@ -168,13 +168,26 @@ fn a_table_on_a_terminal_is_aligned() {
     assert_eq!(lines, wanted.lines().collect::<Vec<_>>());
 }
 
+/// With the label that `holm deploy` gives to what is built from sources. Documents bring none.
+const BUILT: &str = r#"
+kind: Sandbox
+metadata: {name: built, labels: {x-blaxel-auto-generated: "true"}}
+spec: {runtime: {image: "blaxel/base-image:latest", memory: 512}}
+"#;
+
 #[test]
 fn what_is_shown_as_yaml_is_applied_again() {
     let server = Server::start();
     let key = server.api_key();
     let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
     text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap(), "--secret", "TOKEN=x"]), 0);
-    for words in [&["get", "sandbox", "box"][..], &["get", "sandbox", "box", "preview", "main"]] {
+    let file = write(server.folder.path(), "built.yaml", BUILT);
+    text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    for words in [
+        &["get", "sandbox", "box"][..],
+        &["get", "sandbox", "box", "preview", "main"],
+        &["get", "sandbox", "built"],
+    ] {
         let shown = server.cli(&key, &[words, &["-o", "yaml"]].concat());
         let again = write(server.folder.path(), "again.yaml", &text(&shown, 0));
         let told = text(&server.cli(&key, &["apply", "-f", again.to_str().unwrap()]), 0);
@@ -237,6 +250,9 @@ fn failures_have_numbers() {
     let unreachable = text(&unreachable, 8);
     assert!(unreachable.contains("next: "), "{unreachable}");
     assert_eq!(unreachable.matches("because: ").count(), 1, "{unreachable}");
+    let secret = format!("https://{}", server.address);
+    let without_tls = text(&server.cli(&key, &["--server", &secret, "get", "sandboxes"]), 8);
+    assert!(without_tls.contains("http://"), "{without_tls}");
     let elsewhere = format!("{}/elsewhere", server.url());
     text(&server.cli(&key, &["--server", &elsewhere, "get", "sandboxes"]), 2);
 }

@@ -241,6 +241,8 @@ mod tests {
             let alone = paths.iter().any(|(path, it)| it["get"].is_object() && is_its_own(path));
             let expected = if alone { Read::Alone } else { Read::InList };
             assert_eq!(kind.read, expected, "{}", kind.name());
+            let put = paths.iter().any(|(path, it)| it["put"].is_object() && is_its_own(path));
+            assert!(kind.write != Write::Upsert || put, "{}", kind.name());
         }
     }
 

@@ -54,6 +54,11 @@ const fn root(
     }
 }
 
+/// A kind that the interface cannot replace.
+const fn kept(kind: Kind) -> Kind {
+    Kind { write: Write::CreateOnly, ..kind }
+}
+
 /// A kind that only the server makes, or that commands of its own make.
 const fn shown(
     names: &'static [&'static str],
@@ -169,7 +174,7 @@ pub(crate) const KINDS: &[Kind] = &[
         "CustomDomain",
         &[WORKSPACE, NAME, column("STATUS", &["/spec/status", "/status"]), REGION, CREATED],
     ),
-    root(KindName::Vpc, &["vpcs", "vpc"], "VPC", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
+    kept(root(KindName::Vpc, &["vpcs", "vpc"], "VPC", &[WORKSPACE, NAME, REGION, STATUS, CREATED])),
     alone(shown(
         &["images", "image", "img"],
         "images",
@@ -324,7 +329,12 @@ pub(crate) const KINDS: &[Kind] = &[
             column("TASK", &["/metadata/name"]),
             STATUS,
             column("REASON", &["/conditions/0/message", "/conditions/0/reason"]),
-            Column { heading: "STARTED", at: &["/metadata/startedAt"], form: Form::Age },
+            // When the program started is known at its end; before, when a machine took the task.
+            Column {
+                heading: "STARTED",
+                at: &["/metadata/startedAt", "/metadata/scheduledAt"],
+                form: Form::Age,
+            },
             Column { heading: "ENDED", at: &["/metadata/completedAt"], form: Form::Age },
         ],
     ),

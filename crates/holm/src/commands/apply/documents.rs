@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 const FILE_BYTES_MAX: u64 = 32 << 20;
 /// Greatest depth of folders that are read, which also ends loops of symbolic links.
 const DEPTH_MAX: usize = 32;
-const AUTO_GENERATED: &str = "x-blaxel-auto-generated";
 
 /// The wanted state of one object, and where it was written.
 #[derive(Debug)]
@@ -71,15 +70,6 @@ impl Document {
         }
         words.push(kind.name().to_owned());
         resolve(&words)
-    }
-
-    /// Returns query parameters. Objects with source code ask for an address to upload it to.
-    pub(crate) fn query(&self) -> Vec<(&'static str, &'static str)> {
-        let labels = self.body.pointer("/metadata/labels");
-        let generated = labels
-            .and_then(|labels| labels.get(AUTO_GENERATED))
-            .is_some_and(|label| label == "true");
-        if generated { vec![("upload", "true")] } else { Vec::new() }
     }
 }
 

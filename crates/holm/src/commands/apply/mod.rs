@@ -148,7 +148,7 @@ async fn write_named(
     match client.find(&path).await? {
         Some(before) if target.kind.write == Write::CreateOnly => Ok((Outcome::Kept, before)),
         Some(before) => {
-            match client.call(Method::PUT, &path, &document.query(), Some(&document.body)).await {
+            match client.call(Method::PUT, &path, &[], Some(&document.body)).await {
                 // Deleted, or not replaceable after all, since we looked: create it.
                 Err(Error::Answer {
                     status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
@@ -168,9 +168,7 @@ async fn write_named(
                 Ok((Outcome::Kept, kept))
             }
             Err(Error::Answer { status: StatusCode::CONFLICT, .. }) => {
-                let after = client
-                    .call(Method::PUT, &path, &document.query(), Some(&document.body))
-                    .await?;
+                let after = client.call(Method::PUT, &path, &[], Some(&document.body)).await?;
                 Ok((Outcome::Updated, after))
             }
             created => Ok((Outcome::Created, created?)),
@@ -179,7 +177,7 @@ async fn write_named(
 }
 
 async fn create(target: &Target, document: &Document, client: &mut Client) -> Result<Value, Error> {
-    client.call(Method::POST, &target.collection, &document.query(), Some(&document.body)).await
+    client.call(Method::POST, &target.collection, &[], Some(&document.body)).await
 }
 
 /// True if both objects have the same user-set fields. Times, events and status belong to the
