@@ -165,10 +165,21 @@ fn read_file(file: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
+/// What a request may have beside its tasks.
+const OF_REQUEST: [&str; 5] = ["allowQueue", "env", "executionId", "id", "memory"];
+
 /// Reads a request, or only its list of tasks.
 fn read_data(place: &str, text: &str) -> Result<Map<String, Value>, Error> {
     let wrong = |message: String| Error::Document { place: place.to_owned(), message };
     match serde_json::from_str(text) {
+        // The interface ignores members that it does not know, so the arguments of a task that stand
+        // alone would be lost.
+        Ok(Value::Object(body))
+            if !body.contains_key("tasks")
+                && body.keys().any(|name| !OF_REQUEST.contains(&name.as_str())) =>
+        {
+            Err(wrong("has no `tasks`; write one task with these arguments as `[{…}]`".into()))
+        }
         Ok(Value::Object(body)) => Ok(body),
         Ok(tasks @ Value::Array(_)) => Ok(Map::from_iter([("tasks".to_owned(), tasks)])),
         Ok(_) => Err(wrong(r#"must be {"tasks": [{…}, …]}, or the list alone"#.into())),
@@ -210,6 +221,14 @@ mod tests {
     fn tasks_may_stand_alone_or_be_left_out() {
         assert_eq!(body_of(&["--data", r#"[{"a": 1}]"#]).unwrap(), json!({"tasks": [{"a": 1}]}));
         assert_eq!(body_of(&[]).unwrap(), json!({"tasks": [{}]}));
+    }
+
+    #[test]
+    fn arguments_without_a_task_are_refused() {
+        let error = body_of(&["--data", r#"{"city": "Bonn"}"#]).unwrap_err();
+        assert!(error.exit() == Exit::Refused && error.to_string().contains("[{…}]"), "{error}");
+        let without = body_of(&["--data", r#"{"memory": 512, "env": {"A": "1"}}"#]).unwrap();
+        assert_eq!(without, json!({"tasks": [{}], "memory": 512, "env": {"A": "1"}}));
     }
 
     #[test]
