@@ -2,7 +2,9 @@
 
 use crate::config;
 use crate::exit::Exit;
+use std::error::Error as _;
 use std::io;
+use std::iter::successors;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -95,6 +97,9 @@ impl Error {
                 ));
             }
             Self::Answer { next, .. } => return next.clone(),
+            Self::Unreachable { source, .. } if speaks_no_tls(source) => {
+                "the server seems to speak no TLS: write its address with http://"
+            }
             Self::Unreachable { .. } => {
                 "check that the server runs (`holm up`) and that --server, HOLM_URL or `holm login` names the right address"
             }
@@ -119,4 +124,15 @@ impl Error {
         };
         Some(next.to_owned())
     }
+}
+
+/// Returns whether what answered a TLS handshake was no TLS.
+fn speaks_no_tls(error: &reqwest::Error) -> bool {
+    let mut cause = successors(error.source(), |cause| (*cause).source()).last();
+    // What an `io::Error` holds is not its source.
+    while let Some(outer) = cause.and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        cause = outer.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
+    }
+    let tls = cause.and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))
 }

@@ -27,8 +27,8 @@ const BYPASS: &str = "bypass";
   holm network drop box '*.example.com'
   holm logs sandbox box --severity warning
 
-With the first pattern that is allowed everything else is blocked. What is to be injected into
-requests is written with `holm apply`.")]
+With the first pattern that is allowed everything else is blocked.
+Write with `holm apply` what is to be injected into requests.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,

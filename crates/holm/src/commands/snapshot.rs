@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Name, which no other snapshot of the sandbox may have
     #[arg(long)]
     name: Option<String>,
-    /// How to show it; by default only its id
+    /// How to show it; by default only its kind and id
     #[arg(short, long, value_enum, default_value_t, hide_default_value = true)]
     output: Format,
 }

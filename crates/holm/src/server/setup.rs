@@ -3,8 +3,10 @@
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::server::process;
 use crate::world;
 use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use store::{Settings, Store, Target};
@@ -34,8 +36,10 @@ impl Config {
     }
 }
 
-/// Makes the data folder, accessible by its owner only.
+/// Makes the data folder, accessible by its owner only, as are the files that this process creates
+/// from now on: a folder that was there before may be open to others.
 pub(crate) fn make_folder(config: &Config) -> Result<(), Error> {
+    process::keep_files_private();
     let folder = &config.data.folder;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(Error::io(format!("make the data folder {}", folder.display())))
@@ -45,10 +49,17 @@ pub(crate) fn make_folder(config: &Config) -> Result<(), Error> {
 /// open its secrets.
 pub(crate) fn must_have_keys(config: &Config) -> Result<(), Error> {
     let file = config.key_file();
-    std::fs::metadata(&file).map(drop).map_err(Error::io(format!(
-        "find the key file {} (data.folder, store.key_file)",
-        file.display()
-    )))
+    match std::fs::metadata(&file) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::Absent(format!(
+            "there is no key file {} (data.folder, store.key_file): name the server's data folder with --data, or its \
+             settings with --config",
+            file.display()
+        ))),
+        Err(source) => {
+            Err(Error::Io { act: format!("find the key file {}", file.display()), source })
+        }
+    }
 }
 
 pub(crate) async fn open_store(config: &Config) -> Result<Store, Error> {

@@ -2,6 +2,7 @@
 
 use crate::common::{Server, holm, text, write};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 const POLICY: &str = "kind: Policy\nmetadata: {name: kept}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n";
 const CONNECTION: &str = "---\nkind: IntegrationConnection\nmetadata: {name: slack}\nspec: {integration: slack, secret: {TOKEN: t0p}}\n";
@@ -24,7 +25,12 @@ fn a_backup_of_a_running_server_is_restored_elsewhere() {
 
     let other = tempfile::tempdir().unwrap();
     fs::copy(server.folder.path().join("all.backup"), other.path().join("all.backup")).unwrap();
+    // A folder that was there before may be open to others.
+    fs::create_dir(other.path().join("data")).unwrap();
     text(&data(holm(other.path()).args(["restore", "all.backup"])), 0);
+    for file in fs::read_dir(other.path().join("data")).unwrap().map(Result::unwrap) {
+        assert_eq!(file.metadata().unwrap().mode() & 0o077, 0, "{}", file.path().display());
+    }
     let restored = Server::start_in(other);
     assert!(!restored.greeting().contains("API key"));
     assert!(text(&restored.cli(&key, &["get", "policies"]), 0).contains("kept"));
@@ -118,7 +124,7 @@ fn a_wrong_folder_is_not_taken_for_an_empty_server() {
     for command in
         [["keys", "rotate"].as_slice(), &["user", "password", "a@b.example"], &["backup", "x"]]
     {
-        assert!(text(&holm(home.path()).args(command).output().unwrap(), 1).contains("key file"));
+        assert!(text(&holm(home.path()).args(command).output().unwrap(), 6).contains("--data"));
     }
     assert!(!home.path().join("data").exists());
 }
@@ -132,6 +138,7 @@ fn two_servers_share_one_database() {
         [("HOLM_STORE__URL", url.as_str()), ("HOLM_STORE__KEY_FILE", key_path.to_str().unwrap())];
     let first = Server::start_with(tempfile::tempdir().unwrap(), &settings);
     let second = Server::start_with(tempfile::tempdir().unwrap(), &settings);
+    assert!(!second.start_log.contains("NOTICE"), "{}", second.start_log);
     assert!(first.greeting().contains("API key") && !second.greeting().contains("API key"));
     let key = first.api_key();
     let file = write(first.folder.path(), "a.yaml", POLICY);
