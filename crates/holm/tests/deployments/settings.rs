@@ -247,20 +247,23 @@ fn sources_are_as_large_as_the_settings_say() {
     let sparse = [noise(MIB / 2), vec![0; 40 * MIB]].concat();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(&sources(&[dockerfile, ("sparse", &sparse)])).unwrap();
-    let plain = start("");
-    for (setting, archive) in [
+    let cases = [
         ("sources_mb_max = 1", sources(&[dockerfile, ("large", &large)])),
         ("sources_files_max = 5", sources(&many)),
         ("sources_ratio_max = 20", packed.finish().unwrap()),
-    ] {
+    ];
+    for (setting, archive) in &cases {
         let place = start(&format!("[builder]\n{setting}"));
-        upload(&place.2, "a", &archive);
+        upload(&place.2, "a", archive);
         let why = failure(&place.2, "a");
         assert!(why.contains("more than"), "{setting}: {why}");
         end(place);
-        // No other limit refuses it.
+    }
+    // No other limit refuses them.
+    let plain = start("");
+    for (setting, archive) in &cases {
         let name = setting.split(' ').next().unwrap().replace('_', "-");
-        upload(&plain.2, &name, &archive);
+        upload(&plain.2, &name, archive);
         until_printed(&plain.2, &name, "built sha256:");
     }
     end(plain);
