@@ -9,13 +9,14 @@
 //! before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`] has
 //! callers who want to do heavy work wait instead of refusing them. [`Heads`] counts the requests that
 //! HTTP/2 has open at the same time. [`Linger`] reads on for a while when a client is refused in the
-//! middle of its body.
+//! middle of its body, [`LingeringClose`] in the middle of its head.
 
 mod before_answer;
 mod connections;
 mod frames;
 mod heads;
 mod linger;
+mod lingering_close;
 mod own_address;
 mod recheck;
 mod room;
@@ -26,6 +27,7 @@ pub use connections::{Busy, Connection, Connections, Places};
 pub use frames::FrameLimited;
 pub use heads::{Head, Heads};
 pub use linger::{Expected, Linger, Lingering};
+pub use lingering_close::{LingeringClose, LingeringStream};
 pub use own_address::is_own_address;
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;

@@ -25,8 +25,8 @@ use tokio::sync::Semaphore;
 /// How long to read on, and for how many requests at a time. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Linger {
-    places: Arc<Semaphore>,
-    time: Duration,
+    pub(crate) places: Arc<Semaphore>,
+    pub(crate) time: Duration,
 }
 
 impl Linger {

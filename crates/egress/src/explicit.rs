@@ -114,13 +114,19 @@ where
         .max_buf_size(limits.head_bytes.max(HEAD_BYTES_MIN))
         .max_header_size(limits.head_bytes);
     let linger = proxy.service.intercept.limits.linger.clone();
+    let (stream, close) = linger.over_stream(stream);
     let answer = service_fn(move |request: Request<Incoming>| {
         let (proxy, (request, expected)) = (Arc::clone(&proxy), linger.over(request));
         async move { Ok::<_, Infallible>(expected.tell(proxy.answer(request).await)) }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer).with_upgrades();
-    // Hyper has already answered clients that broke off or sent nonsense.
-    Box::pin(async move { drop(connection.await) })
+    Box::pin(async move {
+        let ended = connection.await;
+        // Hyper has already answered clients that broke off or sent nonsense.
+        if let Err(error) = ended {
+            close.after(&error).await;
+        }
+    })
 }
 
 impl Proxy {

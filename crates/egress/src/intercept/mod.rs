@@ -110,6 +110,7 @@ where
     let (head_timeout, idle_timeout) = (shared.limits.head_timeout, shared.limits.idle_timeout);
     let progress = Arc::new(Progress::new());
     let linger = shared.limits.linger.clone();
+    let (stream, close) = linger.over_stream(stream);
     let exchange = Exchange::new(shared, client, Arc::clone(&progress), tasks.clone());
     let exchange = Arc::new(exchange);
     let service = service_fn(|request: Request<Incoming>| {
@@ -120,29 +121,31 @@ where
             Ok::<_, Infallible>(expected.tell(answer))
         }
     });
-    let mut connection =
-        pin!(builder.serve_connection_with_upgrades(
-            TokioIo::new(FrameLimited::from_client(stream)),
-            service
-        ));
-    let mut is_ending = false;
-    loop {
-        let allowed = if progress.is_busy() { idle_timeout } else { head_timeout };
-        let left = if is_ending { ENDING } else { allowed.saturating_sub(progress.quiet()) };
-        tokio::select! {
-            _ = connection.as_mut() => break,
-            () = sleep(left) => {
-                let allowed = if progress.is_busy() { idle_timeout } else { head_timeout };
-                match progress.quiet() >= allowed {
-                    true if is_ending || progress.is_busy() => return,
-                    true => {
-                        is_ending = true;
-                        connection.as_mut().graceful_shutdown();
+    let connection = builder
+        .serve_connection_with_upgrades(TokioIo::new(FrameLimited::from_client(stream)), service);
+    let allowed = || if progress.is_busy() { idle_timeout } else { head_timeout };
+    let ended = {
+        let mut connection = pin!(connection);
+        let mut is_ending = false;
+        loop {
+            let left = if is_ending { ENDING } else { allowed().saturating_sub(progress.quiet()) };
+            tokio::select! {
+                ended = connection.as_mut() => break ended,
+                () = sleep(left) => {
+                    match progress.quiet() >= allowed() {
+                        true if is_ending || progress.is_busy() => return,
+                        true => {
+                            is_ending = true;
+                            connection.as_mut().graceful_shutdown();
+                        }
+                        false => {}
                     }
-                    false => {}
                 }
             }
         }
+    };
+    if let Err(error) = ended {
+        close.after(error.as_ref()).await;
     }
     // Tunnels that requests have turned into go on.
     tasks.ended().await;

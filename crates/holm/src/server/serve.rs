@@ -202,6 +202,7 @@ impl Connection {
         let Self { front, peer, gate, taken, watcher, .. } = self;
         let (readers, linger, heads) =
             (gate.readers.clone(), gate.linger.clone(), Heads::default());
+        let (stream, close) = linger.over_stream(stream);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (busy, remote) = (taken.begin(), gate.remote(peer.address, request.headers()));
             let head = gate.heads.take(&heads, &taken, remote, &request);
@@ -229,9 +230,11 @@ impl Connection {
             TokioIo::new(FrameLimited::from_client(stream)),
             service,
         );
+        let ended = watcher.watch(connection.into_owned()).await;
         // Clients may go away whenever they like.
-        if let Err(error) = watcher.watch(connection.into_owned()).await {
+        if let Err(error) = ended {
             tracing::debug!(error, "connection ended early");
+            close.after(error.as_ref()).await;
         }
     }
 }

@@ -54,6 +54,24 @@ fn a_server_can_be_watched() {
 }
 
 #[test]
+fn a_client_whose_head_is_refused_may_send_the_rest_of_it() {
+    let server = Server::start();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET /health HTTP/1.1\r\nX: {}", "x".repeat(100_000)).unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 431");
+    // On a connection that is closed, the first of these causes a reset and the second fails.
+    for part in ["x", "\r\n\r\n"] {
+        stream.write_all(part.as_bytes()).unwrap();
+        std::thread::yield_now();
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
 fn streams_end_when_the_server_is_asked_to_end() {
     let server = Server::start();
     let mut stream = TcpStream::connect(&server.address).unwrap();
