@@ -51,8 +51,7 @@ impl Servers {
 
 fn read_all(tx: &mut Tx<'_>) -> Result<HashMap<String, Urls>, Error> {
     let mut all = HashMap::new();
-    for name in settings::names(tx, PREFIX, "", SERVERS_MAX)? {
-        let Some(text) = settings::get(tx, &name)? else { continue };
+    for (name, text) in settings::all(tx, PREFIX, SERVERS_MAX)? {
         let urls = serde_json::from_str(&text)
             .map_err(|error| Error::Unusable(format!("the setting {name}: {error}")))?;
         let machine = name.strip_prefix(PREFIX).unwrap_or(&name);

@@ -34,6 +34,13 @@ pub fn names(
     rows.into_iter().map(|mut row| row.take_text(0)).collect()
 }
 
+/// Returns the names with a common beginning, and their values: up to `limit`, in order.
+pub fn all(tx: &mut Tx<'_>, beginning: &str, limit: i64) -> Result<Vec<(String, String)>, Error> {
+    let sql = "SELECT name, value FROM settings WHERE name LIKE $1 ORDER BY name LIMIT $2";
+    let rows = tx.query(TABLE, sql, params![format!("{beginning}%"), limit])?;
+    rows.into_iter().map(|mut row| Ok((row.take_text(0)?, row.take_text(1)?))).collect()
+}
+
 /// Returns the stored value, after storing `value` if there was none: the first server decides.
 pub fn get_or_insert(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<String, Error> {
     if let Some(value) = get(tx, name)? {
