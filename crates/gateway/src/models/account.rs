@@ -4,7 +4,7 @@
 use super::Models;
 use super::Room;
 use super::entry::Entry;
-use super::turns::Turn;
+use super::turns::{Turn, Turns};
 use super::upstream::Broken;
 use ::models::chat::Passed;
 use ::models::ledger::Reservation;
@@ -35,8 +35,8 @@ pub(crate) struct Account {
 }
 
 /// A body in memory, with the room that it takes and the place of its call among those of the
-/// workspace. Calls whose tokens wait to be counted are still open, so that there are not ever more
-/// of them.
+/// workspace. Calls whose tokens wait to be counted are still open, so that their number is
+/// bounded.
 #[derive(Clone)]
 pub(crate) struct AskedBody {
     bytes: Bytes,
@@ -200,7 +200,7 @@ impl Account {
                     let usage = seen.settle(&call.provider_model, input);
                     ended.settle(call, usage);
                 };
-                in_turn(&self.models, workspace, count);
+                in_turn(&self.models.counts, workspace, count);
             }
         }
     }
@@ -208,24 +208,37 @@ impl Account {
 
 /// Counts tokens when it is the workspace's turn. It takes milliseconds, for which no other request
 /// should wait, and a caller can end very many calls at once.
-fn in_turn(models: &Arc<Models>, workspace: String, count: impl FnOnce() + Send + 'static) {
-    // When the program is shutting down, there is nobody else.
-    let Ok(runtime) = Handle::try_current() else { return count() };
-    let count = |turn: Turn| {
+fn in_turn(counts: &Arc<Turns>, workspace: String, count: impl FnOnce() + Send + 'static) {
+    let count = OnDrop(Some(Box::new(count)));
+    // When the program is shutting down, there may be nobody else.
+    let Ok(runtime) = Handle::try_current() else { return };
+    let on_thread = |turn: Turn| {
         move || {
-            count();
+            drop(count);
             drop(turn);
         }
     };
-    if let Some(turn) = models.counts.try_turn(&workspace) {
-        drop(runtime.spawn_blocking(count(turn)));
+    if let Some(turn) = counts.try_turn(&workspace) {
+        drop(runtime.spawn_blocking(on_thread(turn)));
         return;
     }
-    let models = Arc::clone(models);
+    let counts = Arc::clone(counts);
     drop(runtime.spawn(async move {
-        let turn = models.counts.turn(&workspace).await;
-        drop(tokio::task::spawn_blocking(count(turn)));
+        let turn = counts.turn(&workspace).await;
+        drop(tokio::task::spawn_blocking(on_thread(turn)));
     }));
+}
+
+/// Work that is done when it is dropped: a runtime that shuts down drops what waits in it, and a
+/// call that nobody counts would cost its caller all that was reserved.
+struct OnDrop(Option<Box<dyn FnOnce() + Send>>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            work();
+        }
+    }
 }
 
 /// A call that is over.
@@ -256,5 +269,41 @@ impl Ended {
 impl Drop for Account {
     fn drop(&mut self) {
         self.settle(ModelOutcome::Aborted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admission::Limits;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const CALLS: u32 = 20;
+
+    /// Calls that end because the program does.
+    struct CutOff(Arc<Turns>, Arc<AtomicU32>);
+
+    impl Drop for CutOff {
+        fn drop(&mut self) {
+            let counted = Arc::clone(&self.1);
+            let count = move || drop(counted.fetch_add(1, Ordering::Relaxed));
+            in_turn(&self.0, "acme".to_owned(), count);
+        }
+    }
+
+    #[test]
+    fn calls_that_are_cut_off_when_the_program_ends_are_counted() {
+        let counts = Arc::new(Turns::new(Limits { total: 2, share: 1 }));
+        let counted = Arc::default();
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        for _ in 0..CALLS {
+            let call = CutOff(Arc::clone(&counts), Arc::clone(&counted));
+            runtime.spawn(async move {
+                let _call = call;
+                std::future::pending::<()>().await;
+            });
+        }
+        drop(runtime);
+        assert_eq!(counted.load(Ordering::Relaxed), CALLS);
     }
 }

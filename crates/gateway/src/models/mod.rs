@@ -85,7 +85,7 @@ pub(crate) struct Models {
     /// Turns for searches for patterns.
     looks: Turns,
     /// Turns for counting the tokens of calls whose provider reported none.
-    counts: Turns,
+    counts: Arc<Turns>,
     /// Bytes that are buffered, by workspace.
     bodies: Pool<String>,
     /// Set once the bookkeeping is ready.
@@ -101,7 +101,7 @@ impl Models {
             cache: Cache::new(settings),
             log: Log::new(settings.log_max),
             looks: Turns::new(settings.looks),
-            counts: Turns::new(settings.counts),
+            counts: Arc::new(Turns::new(settings.counts)),
             bodies: Pool::new("bytes of requests to models", settings.bodies),
             parts: OnceLock::new(),
             settings: settings.clone(),
