@@ -25,6 +25,16 @@ const fn condition(slots: SlotKind) -> &'static str {
     }
 }
 
+/// The SQL condition that a machine may claim tasks of an execution. What only one machine can run
+/// is left to it for as long as it has a lease; afterwards whoever takes it finds out that it cannot
+/// be run here, so that it ends.
+fn claimable(machine: &str) -> String {
+    format!(
+        "(machine IS NULL OR machine = {machine}
+             OR NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = executions.machine))"
+    )
+}
+
 /// Returns the next executions of each workspace that take such slots of a machine, in turn order,
 /// and at most `of_each` per workspace.
 pub fn candidates(
@@ -39,8 +49,9 @@ pub fn candidates(
                  THEN parallelism - running ELSE total - next + waiting END
          FROM (SELECT id, workspace_id, memory_mb, parallelism, running, total, next, waiting, turn,
                    ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY turn, id) AS place
-               FROM executions WHERE ready_at <= $1 AND (machine IS NULL OR machine = $3) AND {}) AS ranked
+               FROM executions WHERE ready_at <= $1 AND {} AND {}) AS ranked
          WHERE place <= $2 ORDER BY workspace_id, place",
+        claimable("$3"),
         condition(slots)
     );
     let rows = tx.query(TABLE, &sql, params![now, of_each, machine])?;
@@ -72,8 +83,9 @@ pub fn next_ready(
     let and = slots.map_or(String::new(), |slots| format!("AND {}", condition(slots)));
     let sql = format!(
         "SELECT ready_at FROM executions
-         WHERE ready_at IS NOT NULL AND (machine IS NULL OR machine = $1) {and}
-         ORDER BY ready_at LIMIT 1"
+         WHERE ready_at IS NOT NULL AND {} {and}
+         ORDER BY ready_at LIMIT 1",
+        claimable("$1")
     );
     tx.find(TABLE, &sql, params![machine])?.map_or(Ok(None), |row| row.opt_time(0))
 }
