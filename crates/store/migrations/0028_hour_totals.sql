@@ -1,4 +1,4 @@
--- What a class used in each hour of a packed day, over all of its series: 24 numbers. Days that were packed before this step
+-- Only for SQLite. What a class used in each hour of a packed day, over all of its series: 24 numbers. Days that were packed before this step
 -- have none; their hours are added up instead. The columns are in this order because who reads the first ones is spared the
 -- last. There is no default, so that a server of an earlier release cannot pack a day anew and leave numbers that are wrong.
 CREATE TABLE usage_days_with_hour_totals (

@@ -10,7 +10,8 @@
 //! revision is derived from the number of its transaction, `((xid + xid_offset) << 20) | n`, where
 //! `n` counts the changes of that transaction, and readers stop at the *horizon*: below the oldest
 //! transaction that is still running, nothing new can appear. A follower lags by the longest
-//! writing transaction, which `statement_timeout_ms` bounds. Transaction numbers belong to the
+//! writing transaction, which `statement_timeout_ms` bounds, except while a step of `migrations`
+//! runs. Transaction numbers belong to the
 //! whole cluster, so transactions in its other databases count as well.
 //!
 //! A transaction that got its number early may write an object after one with a higher number has

@@ -8,8 +8,10 @@ struct Migration {
     sql: &'static str,
 }
 
-/// Steps that only SQLite needs. On PostgreSQL they are recorded without running their statements.
-const ONLY_SQLITE: [i64; 1] = [14];
+/// Steps that only SQLite needs, and those that only PostgreSQL needs. The other database records
+/// them without running their statements.
+const ONLY_SQLITE: [i64; 2] = [14, 28];
+const ONLY_POSTGRES: [i64; 1] = [29];
 
 const ALL: &[Migration] = &[
     Migration {
@@ -106,8 +108,13 @@ const ALL: &[Migration] = &[
     },
     Migration {
         number: 29,
+        name: "hour totals added",
+        sql: include_str!("../migrations/0029_hour_totals_added.sql"),
+    },
+    Migration {
+        number: 30,
         name: "calls by machine",
-        sql: include_str!("../migrations/0029_calls_by_machine.sql"),
+        sql: include_str!("../migrations/0030_calls_by_machine.sql"),
     },
 ];
 
@@ -128,8 +135,9 @@ pub(crate) fn run(tx: &mut Tx<'_>) -> Result<(), Error> {
             newest()
         )));
     }
+    let of_others: &[i64] = if tx.is_sqlite() { &ONLY_POSTGRES } else { &ONLY_SQLITE };
     for migration in ALL.iter().filter(|migration| migration.number > applied) {
-        if tx.is_sqlite() || !ONLY_SQLITE.contains(&migration.number) {
+        if !of_others.contains(&migration.number) {
             tx.batch(migration.sql)?;
         }
         let now = tx.world().now();

@@ -45,6 +45,16 @@ pub(super) fn tables(tx: &mut Tx<'_>) -> Result<Vec<Table>, Error> {
 }
 
 impl Table {
+    /// Returns whether these are its columns. The databases may have them in different orders.
+    pub(super) fn has(&self, columns: &[String]) -> bool {
+        let sorted = |columns: &[String]| {
+            let mut columns = columns.to_vec();
+            columns.sort_unstable();
+            columns
+        };
+        sorted(&self.columns) == sorted(columns)
+    }
+
     /// Returns the values of the key in a row.
     pub(super) fn key_of(&self, row: &[Value]) -> Vec<Value> {
         let place = |name| self.columns.iter().position(|column| column == name);
