@@ -41,7 +41,7 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
-        let connector = Connector::new(url, settings)?;
+        let mut connector = Connector::new(url, settings)?;
         let mut link = connector.connect()?;
         migrate(&mut link, shared)?;
         follow_history(&mut link, shared)?;
@@ -172,10 +172,11 @@ impl Thread {
         }
     }
 
-    fn reconnected(&self) -> Result<Link, Error> {
-        self.outage.connect(|| {
-            let mut link = self.connector.connect()?;
-            follow_history(&mut link, &self.shared)?;
+    fn reconnected(&mut self) -> Result<Link, Error> {
+        let Self { connector, outage, shared, .. } = self;
+        outage.connect(|| {
+            let mut link = connector.connect()?;
+            follow_history(&mut link, shared)?;
             Ok(link)
         })
     }

@@ -18,6 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{self, Runtime};
+use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement};
@@ -73,7 +74,7 @@ impl Connector {
         Ok(Self { config, tls, setup, connect_within, answer_within })
     }
 
-    pub(super) fn connect(&self) -> Result<Link, Error> {
+    pub(super) fn connect(&mut self) -> Result<Link, Error> {
         // The runtime runs only while a statement is awaited; only then is the connection read and
         // written.
         let runtime =
@@ -86,6 +87,11 @@ impl Connector {
             client.batch_execute(&self.setup).await?;
             Ok(client)
         });
+        if matches!(client, Err(Failure::Silent(_))) {
+            // The first server may accept connections and then say nothing, which takes all of the
+            // time. The next attempt may begin with another one.
+            self.config.load_balance_hosts(LoadBalanceHosts::Random);
+        }
         Ok(Link {
             client: client.map_err(Error::database)?,
             runtime,
