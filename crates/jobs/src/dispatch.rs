@@ -13,8 +13,8 @@
 //!
 //! A machine holds its tasks by one row, which it renews with each heartbeat. The others watch
 //! whether that row changes. If it has not changed for the length of a lease, measured by the
-//! watcher's steady clock, they take away the row and the tasks with it; these tasks are lost. Time
-//! in which the watcher could not see the row does not count. A machine that cannot renew its lease
+//! watcher's steady clock, they take away the row and the tasks with it; these tasks are lost. A
+//! watcher that could not see the rows for half a lease begins to count anew. A machine that cannot renew its lease
 //! ends its tasks by its own clock, when three quarters of the lease have passed since it began the
 //! last successful renewal. So the clocks of machines need not agree; they must only run at the same
 //! speed.
@@ -313,7 +313,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             Ok(done) => {
                 if renews {
                     self.lease.renewed(begun);
-                    self.lease.watch(done.others.clone().unwrap_or_default(), begun);
+                    let others = done.others.clone().unwrap_or_default();
+                    self.lease.watch(others, (begun, Instant::now()));
                 }
                 self.ends.drain(..recorded.len());
                 recorded.into_iter().for_each(|id| self.recorded(id));

@@ -53,9 +53,10 @@ impl Lease {
         self.renewed = Some(begun);
     }
 
-    /// Notes the present leases of others.
-    pub(super) fn watch(&mut self, others: Vec<Holder>, now: Instant) {
-        if !self.sees(now) {
+    /// Notes the leases of others, as they were read between these two times. What is new counts
+    /// from the later one, since it may have been renewed just before it was read.
+    pub(super) fn watch(&mut self, others: Vec<Holder>, (begun, now): (Instant, Instant)) {
+        if !self.sees(begun) {
             self.seen.clear();
         }
         let before = std::mem::take(&mut self.seen);
@@ -67,7 +68,7 @@ impl Lease {
             .into_iter()
             .map(|other| (other.name.clone(), (other.renewed_at, since(&other))))
             .collect();
-        self.watched = Some(now);
+        self.watched = Some(begun);
     }
 
     /// Returns whether this machine has seen the others' rows lately. If it has not, the database
@@ -101,16 +102,20 @@ mod tests {
         }
     }
 
+    fn watch(lease: &mut Lease, others: Vec<Holder>, at: Instant) {
+        lease.watch(others, (at, at));
+    }
+
     #[test]
     fn a_lease_runs_out_when_it_did_not_change_for_its_time() {
         let settings = Settings::default();
         let (mut lease, start) = (Lease::new(&settings), Instant::now());
         let later = |part: u32| start + settings.lease / 4 * part;
-        lease.watch(vec![holder("a", 1), holder("b", 1)], start);
-        lease.watch(vec![holder("a", 1), holder("b", 2)], later(2));
+        watch(&mut lease, vec![holder("a", 1), holder("b", 1)], start);
+        watch(&mut lease, vec![holder("a", 1), holder("b", 2)], later(2));
         assert!(lease.run_out(later(3)).is_empty());
         assert_eq!(lease.run_out(later(4)), [("a".to_owned(), Timestamp::from_ms(1))]);
-        lease.watch(vec![holder("b", 2)], later(4));
+        watch(&mut lease, vec![holder("b", 2)], later(4));
         assert!(lease.run_out(later(5)).is_empty());
         assert_eq!(lease.run_out(later(6)).len(), 1);
     }
@@ -119,12 +124,12 @@ mod tests {
     fn who_saw_nothing_for_long_takes_nothing_from_others() {
         let settings = Settings::default();
         let (mut lease, start) = (Lease::new(&settings), Instant::now());
-        lease.watch(vec![holder("a", 1)], start);
+        watch(&mut lease, vec![holder("a", 1)], start);
         let back = start + settings.lease * 2;
         assert!(lease.run_out(back).is_empty(), "nobody could renew");
-        lease.watch(vec![holder("a", 1)], back);
+        watch(&mut lease, vec![holder("a", 1)], back);
         let later = |part: u32| back + settings.lease / 4 * part;
-        lease.watch(vec![holder("a", 1)], later(2));
+        watch(&mut lease, vec![holder("a", 1)], later(2));
         assert!(lease.run_out(later(3)).is_empty(), "it has had less than its time");
         assert_eq!(lease.run_out(later(4)).len(), 1);
     }
