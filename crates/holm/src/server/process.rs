@@ -1,9 +1,11 @@
 //! Settings that the process asks of the kernel for itself.
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask,
 };
+use std::io;
 use std::os::fd::AsRawFd;
 
 /// New files are readable by their owner only.
@@ -18,6 +20,11 @@ const RESERVE_PART: u64 = 8;
 pub(crate) fn few_files_left(newest: &impl AsRawFd) -> bool {
     let Some(most) = getrlimit(Resource::Nofile).current else { return false };
     u64::try_from(newest.as_raw_fd()).is_ok_and(|number| number >= most - most / RESERVE_PART)
+}
+
+/// Returns whether something failed because this process, or the machine, has too many files open.
+pub(crate) fn has_no_file_left(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).map(Some).contains(&error.raw_os_error())
 }
 
 /// Makes the files that this process creates from now on readable by their owner only.

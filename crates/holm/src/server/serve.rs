@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// How many connections of strangers are closed when none can be accepted any more.
+/// How many connections of strangers are closed when no file is left for another.
 const ROOM_AT_ERROR: usize = 64;
 /// Most bytes buffered of one answer for a client that does not read.
 const SEND_BYTES_MAX: usize = 64 << 10;
@@ -130,7 +130,9 @@ impl Listener {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    self.gate.make_room(ROOM_AT_ERROR);
+                    if process::has_no_file_left(&error) {
+                        self.gate.make_room(ROOM_AT_ERROR);
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
