@@ -26,9 +26,9 @@ impl App {
         let limits = Arc::new(Limits::new(&control.settings, &control.world));
         let streams = Arc::new(Streams::new(control.settings.streams));
         let bodies = Bodies::new(control.settings.bodies);
-        let s3 = crate::routes::s3::service(&control, &limits);
         let log_searches = Searches::new(control.store.clone(), control.settings.log_searches);
         let lists = Lists::new(control.store.clone());
+        let s3 = crate::routes::s3::service(&control, &limits, &lists);
         Self { control, limits, streams, bodies, log_searches, lists, s3 }
     }
 

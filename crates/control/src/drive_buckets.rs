@@ -74,15 +74,11 @@ pub async fn open(control: &Control, member: &Member, bucket: &str) -> Result<Op
 }
 
 /// Lists the buckets of a workspace, with the times at which their drives were made.
-pub async fn list(control: &Control, member: &Member) -> Result<Vec<(String, Timestamp)>, Error> {
-    let context = Context { control: control.clone(), member: member.clone() };
-    let drives = control
-        .store
-        .read(move |tx: &mut Tx<'_>| engine::list_all::<Drive>(&context, tx, &[]))
-        .await?;
+pub fn list(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<(String, Timestamp)>, Error> {
     let named = |drive: Drive| {
         let made = drive.metadata.created_at.unwrap_or_default();
-        (bucket_of(&drive.metadata.name, member), made)
+        (bucket_of(&drive.metadata.name, &context.member), made)
     };
+    let drives = engine::list_all::<Drive>(context, tx, &[])?;
     Ok(drives.into_iter().map(named).collect())
 }

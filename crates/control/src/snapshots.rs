@@ -358,10 +358,9 @@ pub fn of_sandbox(
     let query = Query {
         hidden_statuses: &State::HIDDEN,
         external_id: Some(sandbox.row.id.as_str()),
-        limit: context.control.settings.bare_list_max,
         ..Query::new(&context.member.workspace, KindName::Snapshot, Some(""))
     };
-    let rows = resources::list(tx, &query)?;
+    let rows = engine::all(context, tx, query)?;
     let shown = |row| engine::present(context, tx, &Held::read(row)?, &Secrets::Masked);
     rows.into_iter().map(shown).collect()
 }

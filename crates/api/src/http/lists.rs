@@ -13,8 +13,8 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(crate) fn new(store: Store) -> Self {
-        // However many lists are asked for, one reader is left for all else, and of the others a
-        // workspace has half.
+        // However many lists are asked for, one reader is left for all else, and a workspace has half
+        // of all. With a single reader, lists and all else take turns.
         let readers = store.readers();
         Self { turns: Arc::new(Turns::new(readers - 1, readers / 2)), store }
     }

@@ -14,7 +14,8 @@ use types::wire::EgressGatewayUsage;
 /// Lists every object of a nested kind, whatever contains it.
 pub(crate) async fn all<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {
     let context = call.context();
-    let found = call.app.store.read(move |tx| everywhere::<K>(&context, tx)).await?;
+    let work = move |tx: &mut Tx<'_>| everywhere::<K>(&context, tx);
+    let found = call.app.lists.read(call.who.workspace.as_str(), work).await?;
     Ok(Reply::of(&found))
 }
 
@@ -27,7 +28,7 @@ pub(crate) async fn usage(call: Call<Member>) -> Result<Reply<EgressGatewayUsage
             let sandboxes = sandboxes_of(&context, tx, gateway.name())?;
             usage.0.entry(gateway.name().to_owned()).or_default().extend(sandboxes);
         }
-        Ok::<_, Error>(usage)
+        Ok(usage)
     };
-    Ok(Reply::of(&call.app.store.read(work).await?))
+    Ok(Reply::of(&call.app.lists.read(call.who.workspace.as_str(), work).await?))
 }

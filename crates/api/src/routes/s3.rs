@@ -6,6 +6,7 @@
 
 use crate::app::App;
 use crate::http::limits::Limits;
+use crate::http::lists::Lists;
 use crate::http::long_request::LongRequest;
 use admission::Connection;
 use auth::api_keys::{self, NoSigningKey};
@@ -13,8 +14,8 @@ use auth::{Denied, Identity, Member, Ticket};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use control::Control;
 use control::drive_buckets::{self, BASE, NoBucket};
+use control::{Context, Control};
 use http::Method;
 use s3::{Bucket, BucketEntry, Owner, Refused, Secret, Service, Settings, Signed, Wait};
 use std::io;
@@ -35,8 +36,9 @@ pub(crate) const ADDRESSES: [(Method, &str); 9] = [
     (Method::DELETE, "/s3/{bucket}/{key}"),
 ];
 
-pub(crate) fn service(control: &Control, limits: &Arc<Limits>) -> Service {
-    let access = Access { control: control.clone(), limits: Arc::clone(limits) };
+pub(crate) fn service(control: &Control, limits: &Arc<Limits>, lists: &Lists) -> Service {
+    let access =
+        Access { control: control.clone(), limits: Arc::clone(limits), lists: lists.clone() };
     let own = control.settings.s3;
     let settings = Settings {
         base: BASE.to_owned(),
@@ -73,12 +75,14 @@ pub(crate) async fn answer(State(app): State<App>, mut request: Request) -> Resp
 struct Access {
     control: Control,
     limits: Arc<Limits>,
+    lists: Lists,
 }
 
 /// The holder of a key of a service account.
 struct Caller {
     control: Control,
     limits: Arc<Limits>,
+    lists: Lists,
     id: String,
     identity: Arc<Identity>,
     secret: Secret,
@@ -128,6 +132,7 @@ impl s3::Access for Access {
             let caller = Caller {
                 control: self.control.clone(),
                 limits: Arc::clone(&self.limits),
+                lists: self.lists.clone(),
                 id: key_id.to_owned(),
                 identity: key.identity,
                 secret: Secret::new(key.secret.as_str()),
@@ -183,8 +188,10 @@ impl s3::Caller for Caller {
     fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
         Box::pin(async move {
             let member = self.member()?;
-            let listed = drive_buckets::list(&self.control, &member).await;
-            let listed = listed.map_err(failed)?;
+            let workspace = member.workspace.to_string();
+            let context = Context { control: self.control.clone(), member };
+            let work = move |tx: &mut Tx<'_>| drive_buckets::list(&context, tx);
+            let listed = self.lists.read(&workspace, work).await.map_err(failed)?;
             let entry = |(name, created_at)| BucketEntry { name, created_at };
             Ok(listed.into_iter().map(entry).collect())
         })

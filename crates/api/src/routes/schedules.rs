@@ -88,7 +88,7 @@ pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Sc
         engine::require_parent::<Schedule>(&context, tx, &parents)?;
         engine::list_among(&context, tx, &among, &asked, version)
     };
-    Ok(call.app.store.read(work).await?)
+    Ok(call.app.lists.read(call.who.workspace.as_str(), work).await?)
 }
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -120,7 +120,7 @@ pub(crate) async fn list_all(
     let wish = kind.map(ListedType::wish);
     let among = Among { parents: given(sandbox).map(|name| vec![name]), wish };
     let work = move |tx: &mut Tx<'_>| engine::list_among(&context, tx, &among, &asked, version);
-    Ok(call.app.store.read(work).await?)
+    Ok(call.app.lists.read(call.who.workspace.as_str(), work).await?)
 }
 
 /// Lists the executions of the schedules of one sandbox, newest first.

@@ -24,7 +24,7 @@ pub(crate) async fn list(call: Call<Member, ListQuery>) -> Result<WrittenList<Sn
 pub(crate) async fn list_of_sandbox(call: Call<Member>) -> Result<Reply<Vec<Snapshot>>, Error> {
     let (context, sandbox) = (call.context(), call.path.name().to_owned());
     let work = move |tx: &mut store::Tx<'_>| snapshots::of_sandbox(&context, tx, &sandbox);
-    Ok(Reply::of(&call.app.store.read(work).await?))
+    Ok(Reply::of(&call.app.lists.read(call.who.workspace.as_str(), work).await?))
 }
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Snapshot>, Error> {

@@ -196,7 +196,11 @@ fn bare<K: Managed>(
 
 /// Reads a bare list. Refuses one that does not show everything: its reader would take the rest for
 /// missing.
-fn all(context: &Context, tx: &mut Tx<'_>, query: Query<'_>) -> Result<Vec<Stored>, Error> {
+pub(crate) fn all(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    query: Query<'_>,
+) -> Result<Vec<Stored>, Error> {
     let settings = &context.control.settings;
     let (limit, bytes_max) = (settings.bare_list_max, settings.list_bytes_max);
     let found = resources::list_within(tx, &Query { limit: limit + 1, ..query }, bytes_max)?;
@@ -234,11 +238,16 @@ fn page<K: Managed>(
         Some(Anchor::End) => (query.from_end, query.limit) = (true, limit),
         None => query.after = pager.after(asked.cursor.as_deref())?,
     }
-    let found = resources::list_within(tx, &query, context.control.settings.list_bytes_max)?;
+    let bytes_max = context.control.settings.list_bytes_max;
+    let found = resources::list_within(tx, &query, bytes_max)?;
+    if found.is_cut && query.from_end {
+        // No cursor leads to what comes before the last page.
+        return Err(Unfit::LargeEnd { limit: bytes_max }.into());
+    }
     query.after = None;
     let total = resources::total(tx, &query)?;
     let position = |row: &Stored| resources::position(row, query.order);
-    let Page { data, meta } = match found.is_cut && !query.from_end {
+    let Page { data, meta } = match found.is_cut {
         // What did not fit is the next page.
         true => pager.page_before_more(found.rows, total, position),
         false => pager.page(found.rows, limit, total, position),

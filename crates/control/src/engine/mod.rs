@@ -17,8 +17,8 @@ mod verbs;
 
 pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
-pub(crate) use list::for_each;
 pub use list::{Among, Listing, Page, everywhere, list, list_all, list_among, require_parent};
+pub(crate) use list::{all, for_each};
 pub use managed::{Draft, Managed, Paging, ShowsSecrets};
 pub(crate) use new_revisions::{add_revision, redeploy};
 pub(crate) use pending::{Pending, apply_built, create_unbuilt, pend};

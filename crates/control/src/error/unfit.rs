@@ -99,6 +99,10 @@ pub enum Unfit {
          `{version}`"
     )]
     LargeList { limit: usize, version: ApiVersion },
+    #[error(
+        "so many objects from the end have more than {limit} bytes in all: ask for fewer (`limit`)"
+    )]
+    LargeEnd { limit: usize },
 }
 
 /// Why a cursor is not accepted.
