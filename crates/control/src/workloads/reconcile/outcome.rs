@@ -184,6 +184,10 @@ pub(crate) fn failed(
     };
     state.lifecycle.record(DEPLOYMENT, status, message, now);
     state.activity = None;
+    if state.last_used_at.is_none() {
+        // It has never run here, so another machine may try when it is changed.
+        state.placed = None;
+    }
     state.errors = vec![SandboxInfrastructureError {
         code: Some(code.to_owned()),
         fatal: Some(true),
