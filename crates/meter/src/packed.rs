@@ -1,10 +1,10 @@
 //! A day of a class, packed as two texts: what each series used in the day, and in each hour. Beside
 //! them are numbers for all series together.
 //!
-//! Both texts are bytes in base64, since the store has only whole numbers and texts. A series is written
-//! as its distance from the one before, an amount in the fewest bytes that hold it. An hour with
-//! the same amount as the hour before takes one byte; most hours of something that runs throughout
-//! are like this.
+//! Both texts are bytes in base64, since the store has only whole numbers and texts. A series is
+//! written as its distance from the one before, an amount in the fewest bytes that hold it. An hour
+//! with the same amount as the hour before takes one byte; most hours of something that runs
+//! throughout are like this.
 //!
 //! A day of 10,000 series is 50 to 200 KiB. So 90 days of a few classes are a few hundred rows,
 //! which are read and added up in the time that a database takes to return some thousand rows. That

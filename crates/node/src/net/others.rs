@@ -22,7 +22,7 @@ pub(super) fn table_over(subnet: Subnet, own: &str) -> io::Result<Option<String>
     Ok(None)
 }
 
-/// Returns the addresses that a table gives the machine's own address to.
+/// Returns the subnets whose traffic a table sends out under the machine's own address.
 fn subnets(table: &str) -> impl Iterator<Item = Subnet> {
     let lines = table.lines().filter(|line| line.trim_end().ends_with("masquerade"));
     lines.flat_map(str::split_whitespace).filter_map(|word| word.parse().ok())

@@ -15,7 +15,8 @@ const PREFIX_CHARS: usize = 7;
 /// Where Debian keeps the program, which is not in everybody's `PATH`.
 pub(crate) const NFT: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
 
-/// The most source addresses for which the firewall counts connections and questions. No subnet in use is larger.
+/// The most source addresses for which the firewall counts connections and questions. No subnet in
+/// use is larger.
 const INSTANCES_MAX: u32 = 65_535;
 
 /// How the names of all tables of nodes begin.

@@ -166,7 +166,8 @@ fn read_file(file: &Path) -> Result<String, Error> {
 }
 
 /// What a request may have beside its tasks.
-const OF_REQUEST: [&str; 5] = ["allowQueue", "env", "executionId", "id", "memory"];
+const OF_REQUEST: [&str; 7] =
+    ["allowQueue", "env", "executionId", "id", "jobId", "memory", "workspaceId"];
 
 /// Reads a request, or only its list of tasks.
 fn read_data(place: &str, text: &str) -> Result<Map<String, Value>, Error> {
