@@ -1,14 +1,17 @@
 //! Previews and the domains above them, as the background follows them.
 
 use super::followed::{Followed, Look, Reader};
-use super::{routes, rows};
+use super::routes::{self, PREVIEWS_MAX};
+use super::rows;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use store::Tx;
+use store::resources::{self, Query};
+use types::KindName;
 use types::Timestamp;
 use types::ids::ResourceId;
-use types::kinds::{CustomDomain, Preview};
+use types::kinds::{CustomDomain, Preview, Sandbox};
 
 impl Followed for Preview {
     const ROUTED: bool = true;
@@ -34,6 +37,26 @@ fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
         Some(due) if due <= control.world.now() => rows::remove::<Preview>(control, tx, id),
         _ => Ok(()),
     }
+}
+
+/// Notes in the previews of a sandbox which machine runs it: their URLs are those of its server.
+pub(super) fn follow(
+    tx: &mut Tx<'_>,
+    sandbox: &Held<Sandbox>,
+    machine: Option<&str>,
+) -> Result<(), Error> {
+    let (workspace, parent) = (&sandbox.row.workspace, sandbox.row.name.as_str());
+    let all =
+        Query { limit: PREVIEWS_MAX, ..Query::new(workspace, KindName::Preview, Some(parent)) };
+    for row in resources::list(tx, &all)? {
+        let Some(held) = rows::lock::<Preview>(tx, &row.id)? else { continue };
+        if held.state.machine.as_deref() != machine {
+            let mut state = held.state.clone();
+            state.machine = machine.map(str::to_owned);
+            rows::put_state(tx, held, state)?;
+        }
+    }
+    Ok(())
 }
 
 impl Followed for CustomDomain {

@@ -31,7 +31,7 @@ use types::parts::{Lifecycle, Status};
 /// everything behind it.
 const PORT_OF_LAST_RESORT: u16 = 443;
 /// Most previews of one workspace that are searched.
-const PREVIEWS_MAX: i64 = 100_000;
+pub(super) const PREVIEWS_MAX: i64 = 100_000;
 
 /// Publishes the route of a sandbox as it is now.
 pub(super) async fn publish(control: &Control, id: &ResourceId) -> Result<(), Error> {

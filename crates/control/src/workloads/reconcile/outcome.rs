@@ -4,7 +4,7 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{LaunchFault, Machine};
-use crate::workloads::{launch, rows};
+use crate::workloads::{launch, preview, rows};
 use std::sync::Arc;
 use store::Tx;
 use types::Timestamp;
@@ -114,7 +114,8 @@ pub(super) async fn say_failed(
     done.await.map(drop)
 }
 
-/// Changes the state of a sandbox, unless its row asks for another launch by now.
+/// Changes the state of a sandbox, unless its row asks for another launch by now. Its previews follow
+/// it to another machine.
 pub(super) async fn change(
     control: &Control,
     id: &ResourceId,
@@ -128,9 +129,18 @@ pub(super) async fn change(
         if state.launch != number || !act(&held.wish, &mut state, world.now()) {
             return Ok(None);
         }
-        rows::put_state(tx, held, state).map(Some)
+        let moves = machine_of(&state) != machine_of(&held.state);
+        let held = rows::put_state(tx, held, state)?;
+        if moves {
+            preview::follow(tx, &held, machine_of(&held.state))?;
+        }
+        Ok(Some(held))
     };
     control.store.write(work).await
+}
+
+fn machine_of(state: &State) -> Option<&str> {
+    state.placed.as_ref().map(|placed| placed.machine.as_str())
 }
 
 /// Returns the generation that a wish names, if any.
