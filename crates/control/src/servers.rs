@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 use store::{Error, Store, Tx, settings};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// What the names of the stored values begin with; the machine's name follows.
@@ -26,7 +27,11 @@ struct Urls {
 
 /// The URLs of the servers by machine, as they were when this server last looked.
 #[derive(Debug, Default)]
-pub(crate) struct Servers(RwLock<HashMap<String, Urls>>);
+pub(crate) struct Servers {
+    known: RwLock<HashMap<String, Urls>>,
+    /// Told when they have changed, for whoever has published them elsewhere.
+    pub(crate) changed: Notify,
+}
 
 /// Tells the other servers where callers reach this one.
 pub(crate) fn announce(tx: &mut Tx<'_>, machine: &str, own: &Settings) -> Result<(), Error> {
@@ -36,16 +41,18 @@ pub(crate) fn announce(tx: &mut Tx<'_>, machine: &str, own: &Settings) -> Result
 }
 
 impl Servers {
-    pub(crate) async fn look(&self, store: &Store) -> Result<(), Error> {
+    /// Reads them. Returns whether they are not what they were.
+    pub(crate) async fn look(&self, store: &Store) -> Result<bool, Error> {
         let found = store.read(read_all).await?;
-        if *self.0.read() != found {
-            *self.0.write() = found;
+        let differs = *self.known.read() != found;
+        if differs {
+            *self.known.write() = found;
         }
-        Ok(())
+        Ok(differs)
     }
 
     fn url_at(&self, machine: &str, url: fn(Urls) -> String) -> Option<String> {
-        self.0.read().get(machine).cloned().map(url)
+        self.known.read().get(machine).cloned().map(url)
     }
 }
 
@@ -98,6 +105,9 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
     let mut is_failing = false;
     while ending.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
         let looked = control.servers.look(&control.store).await;
+        if let Ok(true) = looked {
+            control.servers.changed.notify_one();
+        }
         if let (Err(error), false) = (&looked, is_failing) {
             tracing::warn!(%error, "the addresses of the other servers cannot be read");
         }

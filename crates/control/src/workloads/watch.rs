@@ -25,7 +25,8 @@ const CHANGED_PAGE: usize = 100;
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Reads everything once, then follows the feed. Starts over when it has fallen behind the feed.
+/// Reads everything once, then follows the feed. Starts over when it has fallen behind the feed, and
+/// when another server is reached elsewhere than before: routes name it.
 pub(super) async fn run(control: Control) {
     loop {
         if let Err(error) = follow(&control).await {
@@ -42,7 +43,10 @@ async fn follow(control: &Control) -> Result<(), Error> {
     control.workloads.published.send_replace(start);
     let mut follower = control.store.follow(start, control.settings.feed_poll);
     loop {
-        apply(control, &mut follower).await?;
+        tokio::select! {
+            applied = apply(control, &mut follower) => applied?,
+            () = control.servers.changed.notified() => return Ok(()),
+        }
     }
 }
 
