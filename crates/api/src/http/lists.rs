@@ -1,4 +1,5 @@
-//! Lists of objects, which may take long to read: each workspace has a share of the store's readers.
+//! Lists of objects, which may take long to read: each workspace has a share of the store's
+//! readers.
 
 use admission::Turns;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(crate) fn new(store: Store) -> Self {
-        // However many lists are asked for, one reader is left for all else, and a workspace has half
-        // of all. With a single reader, lists and all else take turns.
+        // However many lists are asked for, one reader is left for all else, and a workspace has
+        // half of all. With a single reader, lists and all else take turns.
         let readers = store.readers();
         Self { turns: Arc::new(Turns::new(readers - 1, readers / 2)), store }
     }
