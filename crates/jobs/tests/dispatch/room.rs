@@ -2,7 +2,7 @@
 
 use super::stage::{Machine, Program, Stage, new, settings};
 use jobs::{Caller, Settings, StartError};
-use store::executions::Phase;
+use store::executions::{Phase, holders};
 use types::KindName;
 use types::ids::WorkspaceId;
 
@@ -171,10 +171,23 @@ fn call(name: &str, workspace: &str) -> jobs::NewExecution {
     jobs::NewExecution { kind: KindName::Agent, memory_mb: 0, workspace, ..new(name, 1) }
 }
 
+/// Waits until all these machines have a lease.
+async fn have_leases(stage: &Stage, machines: usize) {
+    let mut commits = stage.store.commits();
+    loop {
+        commits.mark_unchanged();
+        if stage.store.read(holders::list).await.unwrap().len() == machines {
+            return;
+        }
+        commits.changed().await.unwrap();
+    }
+}
+
 async fn a_call_is_made_by_the_machine_that_runs_its_workload(stage: Stage) {
     let (one, two) = (Machine::ready("one"), Machine::ready("two"));
     let _programs =
         [Program::start(&stage, &one, settings()), Program::start(&stage, &two, settings())];
+    have_leases(&stage, 2).await;
     let mut ids = Vec::new();
     for number in 0..20 {
         let machine = Some("two".to_owned());
@@ -186,6 +199,11 @@ async fn a_call_is_made_by_the_machine_that_runs_its_workload(stage: Stage) {
         assert_eq!((end.phase, end.counts.retried), (Phase::Succeeded, 0));
     }
     assert_eq!((one.begun.borrow().len(), two.begun.borrow().len()), (0, 20));
+    // Nobody waits for a machine that has no lease any more.
+    let machine = Some("gone".to_owned());
+    let to_gone = jobs::NewExecution { machine, ..call("last", "wsp_a") };
+    let id = stage.try_start(settings(), to_gone).await.unwrap().id;
+    assert_eq!(stage.end(&id).await.phase, Phase::Succeeded);
 }
 
 async fn calls_and_tasks_have_slots_of_their_own(stage: Stage) {
