@@ -178,7 +178,7 @@ fn steps_that_fail_or_never_end_leave_what_serves() {
 
 #[test]
 fn images_that_do_not_serve_leave_what_serves() {
-    let stage = Stage::new(&[("HOLM_DEPLOYMENTS__START_TIMEOUT", "3s")]);
+    let stage = Stage::new(&[("HOLM_DEPLOYMENTS__START_TIMEOUT", "15s")]);
     for (what, command, reason) in [
         ("never listens", "echo idle; sleep 1000", "8080"),
         (

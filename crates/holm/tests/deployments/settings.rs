@@ -168,7 +168,7 @@ fn uploads_of_all_are_limited_in_number() {
 fn a_build_waits_for_its_slot_and_no_longer_than_it_may() {
     let slow = format!("FROM {TASK}\nRUN echo begun; sleep 1000\n");
     for setting in ["slots = 1", "workspace_slots = 1"] {
-        let place = start(&format!("[builds]\n{setting}\nwait_max = \"1s\""));
+        let place = start(&format!("[builds]\n{setting}\nwait_max = \"5s\""));
         upload_dockerfile(&place.2, "a", &slow);
         until_printed(&place.2, "a", "begun");
         upload_dockerfile(&place.2, "b", &slow);

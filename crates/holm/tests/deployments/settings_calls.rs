@@ -7,9 +7,13 @@ use crate::tools::{printed, until};
 use crate::web::Web;
 use serde_json::json;
 
-/// Answers after a second, and prints when it begins and ends.
+/// `work` answers after a second, and prints when it begins and ends. `held` answers once somebody
+/// has asked for `go`.
 const WORKS: &str = r##"mkdir -p /srv/cgi-bin; cd /srv/cgi-bin
-printf "#!/bin/sh\necho begin >&2; sleep 1; echo end >&2; printf 'Content-Type: text/plain\r\n\r\n'" > work
+head='Content-Type: text/plain\r\n\r\n'
+printf "#!/bin/sh\necho begin >&2; sleep 1; echo end >&2; printf '$head'" > work
+printf "#!/bin/sh\nuntil [ -e /tmp/go ]; do sleep 0.1; done; echo end >&2; printf '$head'" > held
+printf "#!/bin/sh\ntouch /tmp/go; printf '$head'" > go
 chmod 755 *; exec httpd -f -p $PORT -h /srv"##;
 
 #[test]
@@ -35,16 +39,17 @@ fn strangers_may_leave_as_many_calls_open_as_the_settings_say() {
     let here = start("[jobs]\nopen_public_max = 1\ncall_slots = 1");
     let client = &here.2;
     let envs = json!([{"name": "COMMAND", "value": WORKS}, {"name": "PATH", "value": "/bin"}]);
-    let runtime = json!({"image": TASK, "memory": 128, "envs": envs});
+    let runtime = json!({"image": TASK, "memory": 128, "maxScale": 1, "envs": envs});
     let body = json!({"metadata": {"name": "a"}, "spec": {"runtime": runtime, "public": true}});
     client.done("POST", "/v0/agents", Some(&body));
     until(client, "a", "DEPLOYED");
-    let (web, path) = (Web::new(client), "/main/agents/a/cgi-bin/work?async=true");
+    let (web, path) = (Web::new(client), "/main/agents/a/cgi-bin/held?async=true");
     let ask = || web.ask("POST", path, &[], "{}").unwrap().status;
     assert_eq!([ask(), ask()], [200, 429]);
     // Callers with a key have the rest of the capacity.
     client.done("POST", path, Some(&json!({})));
+    client.done("GET", "/main/agents/a/cgi-bin/go", None);
     eventually("both are made", || printed(client, "a").matches("end").count() == 2);
-    assert_eq!(ask(), 200);
+    eventually("there is room for strangers", || ask() == 200);
     end(here);
 }

@@ -12,6 +12,9 @@ use testing::Holm;
 const WRITERS: usize = 6;
 /// Latest time for the kill.
 const LIFE_MS_MAX: u64 = 400;
+/// Most further lives, if hardly anything was written in those that there must be. Together they last
+/// a few minutes.
+const FURTHER_MAX: usize = 36;
 /// The promise for a program with the machine to itself; the short form runs beside other tests.
 const START_MAX: Duration = Duration::from_secs(1);
 const START_MAX_CROWDED: Duration = Duration::from_secs(20);
@@ -36,13 +39,11 @@ fn survive(database: Database) {
         .collect();
     let mut moments = chances.of(WRITERS as u64);
     let (mut acknowledged, mut slowest) = (0, Duration::ZERO);
-    let kills = times(6, 200);
-    for _ in 0..kills {
-        acknowledged += write_and_kill(
-            &mut server,
-            &mut writers,
-            Duration::from_millis(moments.u64(..LIFE_MS_MAX)),
-        );
+    let (kills, mut lives) = (times(6, 200), 0);
+    while let Some(ms_max) = next_life_ms(lives, kills, acknowledged) {
+        lives += 1;
+        let life = Duration::from_millis(moments.u64(..ms_max));
+        acknowledged += write_and_kill(&mut server, &mut writers, life);
         if let Some(cluster) = &place.cluster {
             cluster.wait_for_orphans();
         }
@@ -53,7 +54,7 @@ fn survive(database: Database) {
         writers::check(&client, &mut writers);
     }
     println!(
-        "{database:?}: {kills} kills, {acknowledged} acknowledged writes, slowest start {slowest:?}"
+        "{database:?}: {lives} kills, {acknowledged} acknowledged writes, slowest start {slowest:?}"
     );
     assert!(acknowledged > kills, "hardly anything was written: {acknowledged}");
     assert!(
@@ -61,6 +62,15 @@ fn survive(database: Database) {
         "a start took {slowest:?}"
     );
     the_feed_tells_the_same(&client);
+}
+
+/// Returns the longest time for the next life of the server, if there is to be one. There is one for
+/// each kill, and where a slow disk keeps much from being written, there are further, ever longer
+/// ones until it is enough.
+fn next_life_ms(lives: usize, kills: usize, acknowledged: usize) -> Option<u64> {
+    let further = (lives + 1).saturating_sub(kills);
+    let is_next = further == 0 || (acknowledged <= kills && further <= FURTHER_MAX);
+    is_next.then_some(LIFE_MS_MAX * (1 + further as u64))
 }
 
 /// Lets the writers write for a while and then kills the server. Returns how many writes were

@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Client};
 use crate::history::{self, Act, What};
-use crate::setup::{Chances, Database, Place, times};
+use crate::setup::{Chances, Database, Place, is_long, times};
 use crate::watcher::{Mark, Watcher};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: [&str; 3] = ["apple", "pear", "plum"];
 const CALLERS: u64 = 6;
-/// According to the documentation, a server looks for other servers' writes every 250 ms; the rest
-/// allows for other tests on this machine.
+/// According to the documentation, a server looks for other servers' writes every 250 ms. The short
+/// form runs beside other tests.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
+const REVOKED_WITHIN_CROWDED: Duration = Duration::from_secs(20);
 
 fn body(name: &str, value: &str) -> Value {
     let runtime =
@@ -205,6 +206,7 @@ fn a_name_is_given_once_among_two_servers() {
 fn a_key_revoked_on_one_server_stops_on_the_other() {
     let mut place = Place::new(Database::Postgres);
     let ((_a, to_a, _), (_b, to_b, _)) = (place.start(), place.start());
+    let revoked_within = if is_long() { REVOKED_WITHIN } else { REVOKED_WITHIN_CROWDED };
     for round in 0..times(3, 50) {
         let key = to_a.post("/api_keys", &json!({"name": format!("short-lived-{round}")}));
         let stranger = to_b.with_key(key["apiKey"].as_str().unwrap());
@@ -217,7 +219,7 @@ fn a_key_revoked_on_one_server_stops_on_the_other() {
             stranger.ask("GET", "/quotas", None, None),
             Answer::Refused { status: 401, .. }
         ) {
-            assert!(begun.elapsed() < REVOKED_WITHIN, "the key still works on the other server");
+            assert!(begun.elapsed() < revoked_within, "the key still works on the other server");
         }
     }
 }

@@ -46,7 +46,7 @@ fn a_task_that_succeeds_at_last_is_a_success() {
 fn time_and_memory_end_a_task_and_it_says_which() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    client.job("long", "echo begun; sleep 1000", &json!({"timeout": 1}));
+    client.job("long", "echo begun; sleep 1000", &json!({"timeout": 5}));
     client.job("large", "echo begun; tail /dev/zero", &json!({}));
     let (long, large) =
         (client.execute("long", &numbered(1)), client.execute("large", &numbered(1)));

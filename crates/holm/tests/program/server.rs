@@ -225,7 +225,7 @@ fn the_example_is_the_file_that_is_checked_in() {
 #[test]
 fn a_caller_who_sends_no_whole_request_is_let_go() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start_with(folder, &[("HOLM_SERVER__HEADER_TIMEOUT", "200ms")]);
+    let server = Server::start_with(folder, &[("HOLM_SERVER__HEADER_TIMEOUT", "2s")]);
     let beginnings: [&[u8]; 6] = [
         b"",
         b"G",
@@ -235,10 +235,13 @@ fn a_caller_who_sends_no_whole_request_is_let_go() {
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
     ];
-    for beginning in beginnings {
+    let begun = beginnings.map(|beginning| {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(beginning).unwrap();
+        (beginning, stream)
+    });
+    for (beginning, mut stream) in begun {
         // The server closes the connection; a reset is just as good.
         if let Err(error) = stream.read_to_end(&mut Vec::new()) {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{beginning:?} is waited for");

@@ -3,7 +3,7 @@
 
 use crate::archives::snapshots;
 use crate::settings::{end, start};
-use crate::setup::{Client, Place, eventually};
+use crate::setup::{Client, PATIENCE, Place, eventually};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use testing::Holm;
 
 /// Requests for an archived sandbox, each of which carries eight MiB.
 const PARTS: usize = 3;
-/// How long a put waits for one from another snapshot.
+/// How long a put waits for one too many.
 const SLOW: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const EMPTY_LIST: &str = "<?xml version=\"1.0\"?><ListBucketResult><KeyCount>0</KeyCount>\
@@ -24,7 +24,11 @@ const EMPTY_LIST: &str = "<?xml version=\"1.0\"?><ListBucketResult><KeyCount>0</
 
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    Slow,
+    /// Puts wait for others: until there were at least as many at once, from as many snapshots.
+    Slow {
+        puts: usize,
+        snapshots: usize,
+    },
     Deaf,
     Broken,
 }
@@ -77,8 +81,8 @@ impl Service {
                 let _ = reader.read(&mut [0]);
                 return None;
             }
-            if is_put && manner == Manner::Slow {
-                self.wait();
+            if is_put && let Manner::Slow { puts, snapshots } = manner {
+                self.wait(puts, snapshots);
             }
             if is_put {
                 self.end(&folder);
@@ -105,10 +109,16 @@ impl Service {
     }
 
     /// Waits until two snapshots are or were in transfer at the same time, but no longer than that
-    /// may take.
-    fn wait(&self) {
-        let until = Instant::now() + SLOW;
-        while Instant::now() < until && self.seen.lock().most_folders < 2 {
+    /// may take, unless fewer requests or snapshots than there must be were under way so far.
+    fn wait(&self, puts: usize, snapshots: usize) {
+        let begun = Instant::now();
+        let goes_on = || {
+            let seen = self.seen.lock();
+            let too_few = seen.most < puts || seen.most_folders < snapshots;
+            let longest = if too_few { PATIENCE } else { SLOW };
+            seen.most_folders < 2 && begun.elapsed() < longest
+        };
+        while goes_on() {
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -188,7 +198,8 @@ fn parts_and_snapshots_on_their_way_are_as_many_as_the_settings_say() {
         ("transfers_workspace_max = 1", &["a", "b"], 1..=8, 1..=1),
         ("", &["a", "b"], 2..=8, 2..=2),
     ] {
-        let (service, here) = begin(Manner::Slow, setting);
+        let manner = Manner::Slow { puts: *parts.start(), snapshots: *folders.start() };
+        let (service, here) = begin(manner, setting);
         sandboxes(&here.2, names);
         for archived in archive(&here.2, names) {
             assert_eq!(archived["status"], "ARCHIVED", "{archived}");
@@ -223,7 +234,7 @@ fn a_service_is_given_up_when_the_settings_say() {
 
 #[test]
 fn snapshots_that_nothing_stands_on_go_when_the_settings_say() {
-    let service = Service::start(Manner::Slow);
+    let service = Service::start(Manner::Slow { puts: 1, snapshots: 1 });
     let text = service.settings("tidy_every = \"200ms\"");
     let here = start(&format!("{text}[snapshots]\noffload_after = \"1s\""));
     let client = &here.2;

@@ -7,7 +7,7 @@
 
 use crate::setup::{Client, IMAGE, PATIENCE, Place, eventually};
 use crate::volumes_killed::{
-    Known, Lost, asked, chances, files, kills, live_and_die, loops, names_below, seen,
+    Known, Lost, asked, chances, files, kills, live_and_die, loops, names_below, next_life_ms, seen,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use testing::machine;
 
 const FORKERS: usize = 2;
-const LIFE_MS_MAX: u64 = 900;
 const DISK_MB: u32 = 320;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Statuses of transitions.
@@ -343,9 +342,13 @@ fn a_killed_server_leaves_no_snapshot_half_there_and_no_sandbox_with_other_files
     let (mut server, mut client) = place.start();
     let mut forkers: Vec<_> =
         (0..FORKERS).map(|number| Forker::new(number, chances.fork())).collect();
-    let kills = kills();
-    for _ in 0..kills {
-        let life_ms = chances.u64(..LIFE_MS_MAX);
+    let is_enough = |forkers: &[Forker], kills| {
+        forkers.iter().map(|it| it.forks + it.archives).sum::<usize>() > kills / 4
+    };
+    let (kills, mut lives) = (kills(), 0);
+    while let Some(ms_max) = next_life_ms(lives, kills, is_enough(&forkers, kills)) {
+        lives += 1;
+        let life_ms = chances.u64(..ms_max);
         live_and_die(&mut server, life_ms, &mut forkers, |forker, over| {
             forker.act(&client, over);
         });
@@ -357,12 +360,10 @@ fn a_killed_server_leaves_no_snapshot_half_there_and_no_sandbox_with_other_files
     }
     check(&client, &mut forkers);
     let sum = |count: fn(&Forker) -> usize| forkers.iter().map(count).sum::<usize>();
-    let (forks, archives) = (sum(|it| it.forks), sum(|it| it.archives));
-    println!(
-        "{kills} kills, {forks} forks, {archives} archives, {} restores",
-        sum(|it| it.restores)
-    );
-    assert!(forks + archives > kills / 4, "hardly anything was done");
+    let (forks, archives, restores) =
+        (sum(|it| it.forks), sum(|it| it.archives), sum(|it| it.restores));
+    println!("{lives} kills, {forks} forks, {archives} archives, {restores} restores");
+    assert!(is_enough(&forkers, kills), "hardly anything was done");
     forkers.iter_mut().for_each(|forker| forker.end(&client));
     eventually("nothing is left", || {
         let data = place.data();

@@ -18,6 +18,9 @@ const SHORT: usize = 10;
 const LONG: usize = 200;
 const KEEPERS: usize = 2;
 const LIFE_MS_MAX: u64 = 900;
+/// Most further lives, if hardly anything was done in those that there must be. Together they last a
+/// few minutes.
+const FURTHER_MAX: usize = 24;
 const SIZE_MB: u64 = 32;
 const GROWTH_MB: u64 = 8;
 const TEMPLATE: &str = "base";
@@ -281,6 +284,15 @@ pub(crate) fn live_and_die<A: Send>(
     });
 }
 
+/// Returns the longest time for the next life of the server, if there is to be one. There is one for
+/// each kill, and where a slow disk keeps much from being done, there are further, ever longer ones
+/// until it is enough.
+pub(crate) fn next_life_ms(lives: usize, kills: usize, is_enough: bool) -> Option<u64> {
+    let further = (lives + 1).saturating_sub(kills);
+    let is_next = further == 0 || (!is_enough && further <= FURTHER_MAX);
+    is_next.then_some(LIFE_MS_MAX * (1 + further as u64))
+}
+
 pub(crate) fn kills() -> usize {
     let told = std::env::var("HOLM_KILLS").ok();
     let told = told.map(|kills| kills.parse().expect("HOLM_KILLS is a number"));
@@ -350,9 +362,11 @@ fn a_killed_server_keeps_what_is_on_volumes_and_leaves_none_behind() {
     make_template(&client);
     let mut keepers: Vec<_> =
         (0..KEEPERS).map(|number| Keeper::new(number, chances.fork())).collect();
-    let kills = kills();
-    for _ in 0..kills {
-        let life_ms = chances.u64(..LIFE_MS_MAX);
+    let writes = |keepers: &[Keeper]| keepers.iter().map(|keeper| keeper.writes).sum::<usize>();
+    let (kills, mut lives) = (kills(), 0);
+    while let Some(ms_max) = next_life_ms(lives, kills, writes(&keepers) > kills / 2) {
+        lives += 1;
+        let life_ms = chances.u64(..ms_max);
         live_and_die(&mut server, life_ms, &mut keepers, |keeper, over| {
             keeper.act(&client, over);
         });
@@ -364,9 +378,9 @@ fn a_killed_server_keeps_what_is_on_volumes_and_leaves_none_behind() {
     }
     check(&place, &client, &mut keepers);
     client.done("DELETE", &format!("/v0/volume_templates/{TEMPLATE}"), None);
-    let writes: usize = keepers.iter().map(|keeper| keeper.writes).sum();
+    let writes = writes(&keepers);
     assert!(writes > kills / 2, "hardly anything was written: {writes}");
-    println!("{kills} kills, {writes} writes");
+    println!("{lives} kills, {writes} writes");
     keepers.iter_mut().for_each(|keeper| keeper.end(&client));
     eventually("nothing is left", || (files(place.data()), loops(place.data())) == (0, 0));
     place.clear(server, &client);
