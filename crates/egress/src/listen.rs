@@ -21,6 +21,8 @@ use types::parts::hosts::{BadPlace, Places};
 
 /// How many connections can wait to be accepted. The kernel may allow fewer.
 const BACKLOG: u32 = 4096;
+/// How many ports are tried for TCP and UDP together where the kernel chooses the port.
+const PORT_TRIES: u32 = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -168,17 +170,32 @@ fn bind(settings: &Settings) -> Result<(Sockets, Ports), OpenError> {
     let port_of = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
     let proxy_socket = tcp(proxy).map_err(failed(proxy))?;
     let transparent_socket = tcp(transparent).map_err(failed(transparent))?;
-    let names_tcp = tcp(names).map_err(failed(names))?;
-    let names_port = port_of(&names_tcp).map_err(failed(names))?;
-    let names_udp = datagrams((settings.address, names_port).into()).map_err(failed(names))?;
+    let (names_tcp, names_udp) = both(settings.address, names).map_err(failed(names))?;
     let ports = Ports {
         proxy: port_of(&proxy_socket).map_err(failed(proxy))?,
         transparent: port_of(&transparent_socket).map_err(failed(transparent))?,
-        names: names_port,
+        names: port_of(&names_tcp).map_err(failed(names))?,
     };
     let sockets =
         Sockets { proxy: proxy_socket, transparent: transparent_socket, names_tcp, names_udp };
     Ok((sockets, ports))
+}
+
+/// Listens over TCP and UDP at the same port.
+fn both(address: Ipv4Addr, port: u16) -> io::Result<(TcpListener, UdpSocket)> {
+    let mut tries = 1..PORT_TRIES;
+    loop {
+        let tcp = listener((address, port).into())?;
+        match datagrams(tcp.local_addr()?) {
+            Ok(udp) => return Ok((tcp, udp)),
+            // The kernel chose a port that is free for TCP only.
+            Err(error)
+                if port == 0
+                    && error.kind() == io::ErrorKind::AddrInUse
+                    && tries.next().is_some() => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use store::deliveries::{self, Delivery, NewDelivery, State as Is};
 use store::{Store, Target};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,9 @@ use types::parts::Sensitive;
 use types::{Timestamp, World};
 
 const SECRET: &str = "abcdefghijkmnpqrstuvwxyz23456789abcdefgh";
+
+/// Longest wait for what has to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A receiver: the calls it got, and the answers it will give.
 struct Receiver {
@@ -229,8 +232,11 @@ async fn a_refusal_is_final_and_a_failure_is_tried_so_often() {
 async fn nobody_listens_then_somebody_does() {
     let (receiver, place) = (Receiver::start().await, Place::sqlite());
     let store = place.open().await;
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    enqueue(&store, &format!("http://{free}/hook?key=hunter2")).await;
+    // It has the port, but does not listen.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
+    enqueue(&store, &format!("http://{address}/hook?key=hunter2")).await;
     sender(&store).run_until_idle().await.unwrap();
     let failed = told(&store).await;
     assert_eq!((failed.state, failed.last_status), (Is::Pending, None));
@@ -356,12 +362,21 @@ async fn a_slow_receiver_holds_only_its_share_and_is_given_up() {
     for _ in 0..6 {
         enqueue(&store, &receiver.url("/")).await;
     }
-    let settings = Settings { timeout: Duration::from_millis(300), attempts_max: 1, ..settings() };
+    let settings = Settings { timeout: Duration::from_secs(2), attempts_max: 1, ..settings() };
     Sender::new(store.clone(), settings).unwrap().run_until_idle().await.unwrap();
     let all =
         store.read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 10)).await.unwrap();
-    assert!(all.iter().all(|one| one.state == Is::Failed
-        && one.last_error.as_deref() == Some("no answer within 0.3 s")));
+    assert!(
+        all.iter().all(|one| one.state == Is::Failed
+            && one.last_error.as_deref() == Some("no answer within 2 s"))
+    );
+    // The receiver may have been slower than the sender was patient.
+    let arrived = async {
+        while receiver.count() < 6 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, arrived).await.unwrap();
     assert_eq!((all.len(), receiver.count()), (6, 6));
 }
 

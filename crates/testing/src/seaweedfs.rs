@@ -12,10 +12,14 @@ use std::time::{Duration, Instant};
 
 const START_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A part that says nothing for so long is asked again.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Index of its first port among those of this process.
 const FIRST_PORT: u16 = 10;
 /// Its parts, each with a port for HTTP and one for gRPC. Clients connect to the last.
 const PARTS: [&str; 4] = ["master", "volume", "filer", "s3"];
+/// Index of the part that says where files can be written.
+const MASTER: u16 = 0;
 /// Index of the part that has objects as files.
 const FILER: u16 = 2;
 /// Size limit of its data files.
@@ -118,14 +122,26 @@ impl Drop for SeaweedFs {
     }
 }
 
-/// True if the last part listens, and the first one knows where files can be written.
+/// True if the last part listens, the first one knows where files can be written, and a file can be
+/// written and read.
 fn answers() -> io::Result<bool> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, s3_port()))?;
-    let mut master = TcpStream::connect((Ipv4Addr::LOCALHOST, port(0)))?;
-    master.write_all(b"GET /dir/assign HTTP/1.0\r\n\r\n")?;
+    if !ask(MASTER, "GET /dir/assign HTTP/1.0\r\n\r\n")?.contains("\"fid\"") {
+        return Ok(false);
+    }
+    let written = ask(FILER, "PUT /ready HTTP/1.0\r\nContent-Length: 5\r\n\r\nready")?;
+    let read = ask(FILER, "GET /ready HTTP/1.0\r\n\r\n")?;
+    Ok(written.starts_with("HTTP/1.0 201 ") && read.ends_with("\r\n\r\nready"))
+}
+
+/// Sends a part one request; returns the whole answer.
+fn ask(part: u16, request: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port(2 * part)))?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
-    master.read_to_string(&mut answer)?;
-    Ok(answer.contains("\"fid\""))
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 fn port(index: u16) -> u16 {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tower::ServiceExt;
 
 /// Longer than any test machine needs; it only ends a test that would hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An open stream, read line by line.
 struct Watch {

@@ -139,13 +139,25 @@ async fn a_connection_is_for_one_host() {
     assert!(lab.dialed().is_empty());
 }
 
+/// Asks for a path of a host that fails, with TLS or without, and checks the status and the code
+/// that the program gets.
+async fn check_fault(lab: &Lab, (host, is_tls, path, status, code): (&str, bool, &str, u16, &str)) {
+    let scheme = if is_tls { "https" } else { "http" };
+    let mut browser = match is_tls {
+        true => lab.browse(host, "http/1.1").await,
+        false => lab.browse_plain(host).await,
+    };
+    let asked = request_one("GET", &format!("{scheme}://{host}{path}"), "");
+    let page = browser.fetch(asked).await;
+    assert_eq!((page.status, page.error()), (status, code), "{host} {path} {}", page.text);
+    assert!(page.text.contains(host), "{}", page.text);
+    let event = lab.event().await;
+    assert_eq!((event.decision, event.host.as_str()), (EgressDecision::Failed, host));
+}
+
 #[tokio::test]
 async fn whoever_is_at_fault_is_named() {
-    let limits = super::Limits {
-        answer_timeout: std::time::Duration::from_millis(300),
-        ..super::Limits::default()
-    };
-    let lab = Lab::with_limits(rules(), limits);
+    let lab = Lab::new(rules());
     lab.site_named("api.test", "other.test", &["h2"]).await;
     lab.plain_site("noise.test").await;
     lab.listen("rst.test", drop).await;
@@ -157,8 +169,7 @@ async fn whoever_is_at_fault_is_named() {
         });
     })
     .await;
-    lab.site("hang.test", &["h2"]).await;
-    for (host, is_tls, path, status, code) in [
+    for case in [
         ("api.test", true, "/", 502, "upstream_tls"),
         ("nonsense.test", true, "/", 502, "upstream_tls"),
         ("noise.test", true, "/", 502, "upstream_tls"),
@@ -166,21 +177,23 @@ async fn whoever_is_at_fault_is_named() {
         ("rst.test", false, "/", 502, "upstream_broken"),
         ("nonsense.test", false, "/", 502, "upstream_broken"),
         ("noise.test", false, "/break", 502, "upstream_broken"),
-        ("noise.test", false, "/hang", 504, "upstream_timeout"),
-        ("hang.test", true, "/hang", 504, "upstream_timeout"),
         ("nowhere.test", true, "/", 502, "upstream_not_found"),
     ] {
-        let scheme = if is_tls { "https" } else { "http" };
-        let mut browser = match is_tls {
-            true => lab.browse(host, "http/1.1").await,
-            false => lab.browse_plain(host).await,
-        };
-        let asked = request_one("GET", &format!("{scheme}://{host}{path}"), "");
-        let page = browser.fetch(asked).await;
-        assert_eq!((page.status, page.error()), (status, code), "{host} {path} {}", page.text);
-        assert!(page.text.contains(host), "{}", page.text);
-        let event = lab.event().await;
-        assert_eq!((event.decision, event.host.as_str()), (EgressDecision::Failed, host));
+        check_fault(&lab, case).await;
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_answer_in_time_is_named() {
+    let limits = super::Limits {
+        answer_timeout: std::time::Duration::from_millis(300),
+        ..super::Limits::default()
+    };
+    let lab = Lab::with_limits(rules(), limits);
+    lab.plain_site("noise.test").await;
+    lab.site("hang.test", &["h2"]).await;
+    for (host, is_tls) in [("noise.test", false), ("hang.test", true)] {
+        check_fault(&lab, (host, is_tls, "/hang", 504, "upstream_timeout")).await;
     }
 }
 

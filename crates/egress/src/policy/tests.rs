@@ -112,17 +112,30 @@ fn a_policy_shows_no_values() {
     assert!(!format!("{:?}", Policy::compile(rules)).contains("hush"));
 }
 
+/// Returns how long it takes to look a host up a hundred times in so many rules, of which the last
+/// one blocks it.
+fn lookups(rules: usize) -> Duration {
+    let entries: Vec<String> = (0..rules).map(|n| format!("*.host{n}.example.com")).collect();
+    let last = entries[rules - 1].clone();
+    let policy = policy(&[], &[], &entries.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    let (name, wanted) =
+        (host(&last.replace('*', "x.y")), block(&format!("forbiddenDomains: {last}")));
+    let round = || {
+        let begun = Instant::now();
+        for _ in 0..100 {
+            assert_eq!(policy.of_host(&name), wanted);
+        }
+        begun.elapsed()
+    };
+    // A busy machine may interrupt any round, but not all of them.
+    (0..50).map(|_| round()).min().unwrap()
+}
+
 #[test]
 fn a_thousand_rules_cost_little() {
-    let many: Vec<String> = (0..1000).map(|n| format!("*.host{n}.example.com")).collect();
-    let policy = Policy::compile(EgressRules { forbidden_domains: many, ..EgressRules::default() });
-    let (name, begun) = (host("x.y.host999.example.com"), Instant::now());
-    for _ in 0..1000 {
-        assert_eq!(policy.of_host(&name), block("forbiddenDomains: *.host999.example.com"));
-    }
-    // Going through all entries would take a hundred times as long, even unoptimised on a busy
-    // machine.
-    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    let (one, thousand) = (lookups(1), lookups(1000));
+    // Going through all entries would take far longer.
+    assert!(thousand < one * 5, "{one:?} and {thousand:?}");
 }
 
 /// Applies the rules in the plainest way, one entry after another.

@@ -105,9 +105,9 @@ async fn programs_that_speak_no_tls_to_proxies_are_served_as_well() {
 
 #[tokio::test]
 async fn the_answer_says_why_a_host_is_not_reached() {
-    let net = Net::with(Limits { connect: Duration::from_millis(300), ..limits() }, None).await;
+    // A name server that is late would look like a host that is not there.
+    let net = Net::with(Limits { nameserver: LONG, ..limits() }, None).await;
     net.names.tell("inside.example", Told::Addresses(vec![INSIDE]));
-    net.names.tell("slow.example", Told::Silence);
     net.names.tell("closed.example", Told::Addresses(vec![OUT_THERE]));
     net.set(ONE, rules(&[], &["bad.example", "192.0.2.1"])).await;
     let cases = [
@@ -123,7 +123,6 @@ async fn the_answer_says_why_a_host_is_not_reached() {
         ("[::ffff:127.0.0.1]:80", "403", "firewall_blocked"),
         ("nothing.example:443", "502", "upstream_not_found"),
         ("closed.example:1", "502", "upstream_unreachable"),
-        ("slow.example:443", "504", "upstream_timeout"),
     ];
     for (target, status, word) in cases {
         let (_, head) = net.connect(target).await;
@@ -139,6 +138,17 @@ async fn the_answer_says_why_a_host_is_not_reached() {
     let request = format!("GET /own HTTP/1.1\r\nHost: x\r\n{}\r\n", login(ONE));
     stream.write_all(request.as_bytes()).await.unwrap();
     assert!(head(&mut stream).await.starts_with("http/1.1 400"));
+}
+
+#[tokio::test]
+async fn the_answer_says_that_a_host_takes_too_long() {
+    let connect = Duration::from_millis(300);
+    let net = Net::with(Limits { connect, nameserver: LONG, ..limits() }, None).await;
+    net.names.tell("slow.example", Told::Silence);
+    net.set(ONE, rules(&[], &["bad.example"])).await;
+    let (_, head) = net.connect("slow.example:443").await;
+    assert!(head.starts_with("http/1.1 504"), "{head}");
+    assert!(head.contains("proxy-error: upstream_timeout"), "{head}");
 }
 
 #[tokio::test]
@@ -253,12 +263,14 @@ async fn websockets_through_the_proxy_are_connections_as_well() {
 
 #[tokio::test]
 async fn slow_and_huge_heads_are_ended() {
-    let hello = Duration::from_millis(200);
-    let net = Net::with(Limits { head: hello, head_bytes: 16 << 10, ..limits() }, None).await;
+    let head = Duration::from_millis(200);
+    let net = Net::with(Limits { head, ..limits() }, None).await;
     net.set(ONE, rules(&["ok.example"], &[])).await;
     let mut slow = net.proxy(ONE).await;
     slow.write_all(b"CONNECT ok.exam").await.unwrap();
     hear(&mut slow).await;
+    let net = Net::with(Limits { head_bytes: 16 << 10, ..limits() }, None).await;
+    net.set(ONE, rules(&["ok.example"], &[])).await;
     let mut huge = net.proxy(ONE).await;
     let request = format!("GET http://ok.example/ HTTP/1.1\r\nA: {}", "x".repeat(40_000));
     huge.write_all(request.as_bytes()).await.unwrap();

@@ -9,6 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use std::collections::HashMap;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,9 +44,15 @@ pub(super) struct NameServer {
 
 impl NameServer {
     pub(super) async fn start() -> Self {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (tcp, udp) = loop {
+            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            match UdpSocket::bind(tcp.local_addr().unwrap()).await {
+                Ok(udp) => break (tcp, udp),
+                // The kernel chose a port that is free for TCP only.
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::AddrInUse),
+            }
+        };
         let address = tcp.local_addr().unwrap();
-        let udp = UdpSocket::bind(address).await.unwrap();
         let told: Arc<Mutex<HashMap<String, Told>>> = Arc::default();
         let asked = Arc::new(AtomicUsize::new(0));
         let over_udp = tokio::spawn({

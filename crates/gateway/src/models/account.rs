@@ -286,7 +286,9 @@ mod tests {
     impl Drop for CutOff {
         fn drop(&mut self) {
             let counted = Arc::clone(&self.1);
-            let count = move || drop(counted.fetch_add(1, Ordering::Relaxed));
+            let count = move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+            };
             in_turn(&self.0, "acme".to_owned(), count);
         }
     }

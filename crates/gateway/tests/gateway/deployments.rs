@@ -205,7 +205,9 @@ async fn an_exchange_with_an_agent_is_limited_without_bytes_and_in_all() {
     let error = idle.get("/acme/agents/bot/gate").await.problem(504, "WORKLOAD_TIMEOUT");
     assert_eq!(error["message"], format!("port {APP_PORT} of the agent was silent for too long"));
 
-    let timed = Stage::start(Settings { agent_time: short, ..settings() }).await;
+    // An answer has to begin within this time.
+    let agent_time = Duration::from_secs(2);
+    let timed = Stage::start(Settings { agent_time, ..settings() }).await;
     served(&timed, KindName::Function, "tools").await;
     let error = timed.get("/acme/functions/tools/gate").await.problem(504, "WORKLOAD_TIMEOUT");
     assert!(error["message"].as_str().unwrap().starts_with("the function took longer than"));
@@ -241,8 +243,9 @@ async fn a_workload_narrows_the_time_of_its_requests_and_never_widens_it() {
 
 #[tokio::test]
 async fn a_socket_of_an_agent_ends_without_traffic_and_that_of_an_application_does_not() {
-    let short = Duration::from_millis(60);
-    let stage = Stage::start(Settings { agent_idle: short, ..settings() }).await;
+    // One exchange has to happen within this time.
+    let agent_idle = Duration::from_secs(2);
+    let stage = Stage::start(Settings { agent_idle, ..settings() }).await;
     served(&stage, KindName::Agent, "bot").await;
     served(&stage, KindName::Application, "shop").await;
     echo_at(&stage, "replica-bot-r1-1", APP_PORT).await;

@@ -100,8 +100,10 @@ async fn a_session_whose_replica_is_gone_is_lost_and_no_other() {
 async fn a_session_is_lost_when_the_program_of_its_replica_has_ended() {
     let stage = stage(Settings { spare_max: 0, ..settings() }).await;
     open(&stage, REPLICAS[2], "s-1").await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    stage.machine.listen(REPLICAS[2], APP_PORT, closed);
+    // It has the port, but does not listen.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    stage.machine.listen(REPLICAS[2], APP_PORT, closed.local_addr().unwrap());
     is_lost(&stage, "s-1").await;
     assert_eq!(ask(&stage, "POST", &[]).await["instance"], REPLICAS[0]);
 }

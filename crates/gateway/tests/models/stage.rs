@@ -144,7 +144,6 @@ impl Stage {
         let books = Arc::new(Memory::default());
         let ledger = LedgerSettings {
             keep_up_every: Duration::from_millis(10),
-            wait_max: Duration::from_millis(500),
             ..LedgerSettings::new(folder.path().join("ledger"), "boot".into())
         };
         let ledger = Ledger::open(ledger, books.clone(), world).await.unwrap();

@@ -10,6 +10,10 @@ use std::time::Duration;
 
 /// A test that gets no answer fails instead of hanging.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// How often a request is repeated until its answer is right, and the pause between two: half a
+/// minute in all.
+const REPEATS: u32 = 3000;
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Guest {
     child: Child,
@@ -154,12 +158,12 @@ impl Guest {
     /// Repeats a request until the answer is right, or fails.
     #[track_caller]
     pub(crate) fn until(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..1000 {
+        for _ in 0..REPEATS {
             let value = self.get(path).json();
             if is_right(&value) {
                 return value;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         }
         panic!("{path} never became right: {}", self.get(path).json());
     }
@@ -169,13 +173,13 @@ impl Guest {
     /// Like `until`, but also while connections break.
     #[track_caller]
     pub(crate) fn until_reached(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..1000 {
+        for _ in 0..REPEATS {
             if let Some(value) = self.try_get(path)
                 && is_right(&value)
             {
                 return value;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         }
         panic!("{path} never became right: {}", self.get(path).json());
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
+use tokio::net::TcpSocket;
 
 /// Returns a command that listens on a free port of an address and prints the port.
 fn listener(address: &str) -> String {
@@ -56,7 +57,12 @@ fn the_ports_of_a_process_are_those_of_all_below_it() {
 #[test]
 fn waiting_for_a_port_ends_when_it_can_be_reached() {
     let guest = Guest::start();
-    let free = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    // Kept from others, but not from Python's servers, because both allow to reuse it and this does
+    // not listen.
+    let kept = TcpSocket::new_v4().unwrap();
+    kept.set_reuseaddr(true).unwrap();
+    kept.bind("0.0.0.0:0".parse().unwrap()).unwrap();
+    let free = kept.local_addr().unwrap().port();
     let serve = |address: &str, name: &str| {
         json!({
             "command": format!("python3 -m http.server --bind {address} {free}"),

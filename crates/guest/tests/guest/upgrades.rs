@@ -59,7 +59,7 @@ fn what_runs_goes_on_through_an_upgrade() {
     guest
         .post(
             "/process",
-            &json!({"command": "sleep 1000", "name": "bounded", "keepAlive": true, "timeout": 4}),
+            &json!({"command": "sleep 1000", "name": "bounded", "keepAlive": true, "timeout": 9}),
         )
         .ok();
     let pid = guest.get("/process/counting").ok()["pid"].clone();

@@ -86,8 +86,10 @@ fn ends_are_told_apart() {
 #[test]
 fn time_runs_out_for_who_listens_and_for_who_does_not() {
     let soon = || json!({"timeoutMs": 300});
+    // The shell has to listen before its time is up, and to print within the grace.
+    let later = json!({"timeoutMs": 3000, "graceMs": 5000});
     let polite = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done";
-    assert_eq!(check(polite, soon(), Outcome::TimedOut), "bye\n");
+    assert_eq!(check(polite, later, Outcome::TimedOut), "bye\n");
     check("trap '' TERM; while :; do sleep 0.02; done", soon(), Outcome::TimedOut);
     let begun = Instant::now();
     check("true", json!({"timeoutMs": 60_000}), Outcome::Exited(0));

@@ -48,16 +48,17 @@ async fn want_of_memory_is_told_from_other_ends() {
 async fn time_runs_out_for_who_listens_and_for_who_does_not() {
     let place = Place::new(&[SHELL]);
     let machine = place.start();
-    let soon = Duration::from_millis(300);
+    // The shell has to listen before its time is up, and to print within the grace.
     let polite = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done";
-    let polite = machine.outcome(within(shell("polite", polite), soon)).await;
+    let polite = Launch { grace: Duration::from_secs(5), ..shell("polite", polite) };
+    let polite = machine.outcome(within(polite, Duration::from_secs(3))).await;
     assert_eq!(
         (polite.end.outcome, polite.out.as_slice()),
         (Outcome::TimedOut, b"bye\n".as_slice())
     );
     let deaf =
         "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 1000\" & while :; do sleep 0.02; done";
-    let deaf = machine.outcome(within(shell("deaf", deaf), soon)).await;
+    let deaf = machine.outcome(within(shell("deaf", deaf), Duration::from_millis(300))).await;
     assert_eq!(deaf.end.outcome, Outcome::TimedOut);
     let took = deaf.end.ended_at.since(deaf.end.started_at.unwrap());
     assert!((800..10_000).contains(&took), "the time and the grace: {took} ms");

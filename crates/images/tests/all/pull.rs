@@ -468,9 +468,10 @@ async fn an_image_for_other_machines_is_refused() {
 
 #[tokio::test]
 async fn a_registry_that_is_not_there_is_an_error() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let image = format!("{}/org/name", listener.local_addr().unwrap()).parse().unwrap();
-    drop(listener);
+    // It has the port, but does not listen.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let image = format!("{}/org/name", closed.local_addr().unwrap()).parse().unwrap();
     let result = puller().pull(&Fixture::new().store, &image, &Credentials::None, |_| {}).await;
     assert!(matches!(result, Err(PullError::Network(_))), "{result:?}");
 }

@@ -67,7 +67,9 @@ async fn a_connection_that_stays_silent_is_replaced() {
     let way = Way::to(url).await;
     let settings = Settings {
         target: Target::Postgres { url: way.url.clone() },
-        statement_timeout_ms: 2000,
+        // Enough for what has to succeed. The transaction that is cut stays open for as long, and
+        // holds back the change feeds of all tests.
+        statement_timeout_ms: 5000,
         connections: 1,
         ..place.settings.clone()
     };
