@@ -112,6 +112,7 @@ struct Place {
     offset: usize,
     /// How many lines there were when the last page was read.
     total: Option<usize>,
+    last: Vec<Line>,
 }
 
 impl Place {
@@ -119,10 +120,23 @@ impl Place {
     /// have moved all others back. They are left to the next time, as lines are that come too late.
     fn take(&mut self, found: Found) -> impl Iterator<Item = Line> {
         let come = self.total.map_or(0, |before| found.total.saturating_sub(before));
+        let again = shown_again(&self.last, &found.lines, come);
         self.total = Some(found.total);
         self.offset += found.lines.len().max(come);
-        found.lines.into_iter().skip(come)
+        self.last.clone_from(&found.lines);
+        found.lines.into_iter().skip(again)
     }
+}
+
+/// Returns how many lines of a page were at the end of the one before, when so many have come in
+/// between. Those that have come further back have moved none of them.
+fn shown_again(before: &[Line], page: &[Line], come: usize) -> usize {
+    if come >= PAGE {
+        // None of the page was shown, but it is left to the next time like what has come before it.
+        return come;
+    }
+    let most = come.min(page.len());
+    (1..=most).rev().find(|count| before.ends_with(&page[..*count])).unwrap_or(0)
 }
 
 async fn fetch_page(
@@ -214,6 +228,25 @@ mod tests {
     #[test]
     fn lines_that_come_between_pages_show_no_other_line_twice() {
         [0, 1, 17, PAGE - 1].into_iter().for_each(read_while_printing);
+    }
+
+    #[test]
+    fn lines_that_come_further_back_make_none_be_left_out() {
+        let line = |number: usize| Line {
+            at: number.to_string(),
+            severity: 9,
+            message: "the same".into(),
+        };
+        let mut printed: Vec<_> = (0..2 * PAGE + 17).map(line).collect();
+        let (mut read, mut place) = (Vec::new(), Place::default());
+        for late in [PAGE + 5, 2 * PAGE + 5, usize::MAX] {
+            let page = printed.iter().skip(place.offset).take(PAGE).cloned().collect();
+            read.extend(place.take(Found { lines: page, total: printed.len() }));
+            if late < printed.len() {
+                printed.splice(late..late, (9_000..9_003).map(line));
+            }
+        }
+        assert_eq!(read, printed);
     }
 
     #[test]
