@@ -295,7 +295,11 @@ impl Answer {
             match polled {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.last = Instant::now();
-                    self.bears = self.patience.between;
+                    if self.bears != self.patience.between {
+                        // The time for the first piece may end far later.
+                        self.bears = self.patience.between;
+                        self.timer.as_mut().reset(self.until.min(self.last + self.bears));
+                    }
                     let data = frame.into_data();
                     if self.incoming.is_end_stream() {
                         self.give_back();
