@@ -2,9 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use crate::common::machine::{IMAGE, Pretended};
+use crate::common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use crate::common::{Cloud, settings};
-use control::machine::LaunchFault;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use types::edge::Serving;
@@ -103,23 +102,22 @@ async fn a_server_notices_one_that_joins_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sandbox_that_did_not_start_on_one_machine_may_start_on_another() {
-    let full = Pretended::new(|_| Err(LaunchFault::Full("no memory is left".into())));
-    let ready = Pretended::new(|_| Ok(Outcome::SUCCESS));
-    let (full, ready) = (Arc::new(full.named("full")), Arc::new(ready.named("ready")));
-    let mut cloud = Cloud::start_on_machine(full.clone(), settings()).await;
-    turn_to(&mut cloud, "a", &full).await;
-    let mut wish = json!({"metadata": {"name": "box"}, "spec": {"runtime": {"image": IMAGE}}});
+    let [first, second] = ["first", "second"]
+        .map(|name| Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).named(name)));
+    let mut cloud = Cloud::start_on_machine(first.clone(), settings()).await;
+    turn_to(&mut cloud, "a", &first).await;
+    let mut wish = json!({"metadata": {"name": "box"}, "spec": {"runtime": {"image": PRIVATE}}});
     cloud.post("/v0/sandboxes", wish.clone()).await.ok();
     cloud.until("/v0/sandboxes/box", |it| it["status"] == "FAILED").await;
     let preview = json!({"metadata": {"name": "one"}, "spec": {"port": 3000, "public": true}});
     cloud.post("/v0/sandboxes/box/previews", preview).await.ok();
 
-    turn_to(&mut cloud, "b", &ready).await;
-    wish["spec"]["runtime"]["envs"] = json!([{"name": "A", "value": "b"}]);
+    turn_to(&mut cloud, "b", &second).await;
+    wish["spec"]["runtime"]["dockerConfig"] = json!(PASSWORD);
     cloud.put("/v0/sandboxes/box", wish).await.ok();
     cloud.until("/v0/sandboxes/box", |it| it["status"] == "DEPLOYED").await;
 
-    turn_to(&mut cloud, "a", &full).await;
+    turn_to(&mut cloud, "a", &first).await;
     for path in ["/v0/sandboxes/box", "/v0/sandboxes/box/previews/one"] {
         let found = cloud.get(path).await.ok();
         assert!(url(&found).contains("b.test:870"), "{path}: {found}");

@@ -298,7 +298,11 @@ impl Kind for Sandbox {
     }
 
     fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
-        let anew = old.is_none_or(|(old, _)| self.restarts(old));
+        // One that failed is tried again with whatever is changed, such as credentials for its image.
+        let retries = |old: &Self, state: &State| {
+            state.lifecycle.status() == Some(Status::Failed) && old.spec != self.spec
+        };
+        let anew = old.is_none_or(|(old, state)| self.restarts(old) || retries(old, state));
         let changed = anew || old.is_some_and(|(old, _)| old.enabled() != self.enabled());
         let mut state = old.map(|(_, state)| state.clone()).unwrap_or_default();
         let ruled = old.is_some_and(|(old, _)| old.spec.rules() != self.spec.rules());
