@@ -180,9 +180,15 @@ fn what_is_shown_as_yaml_is_applied_again() {
     let server = Server::start();
     let key = server.api_key();
     let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
-    text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap(), "--secret", "TOKEN=x"]), 0);
+    let all = ["apply", "-f", file.to_str().unwrap(), "--secret", "TOKEN=x"];
+    let told = text(&server.cli(&key, &all), 0);
+    assert!(!told.contains("not kept"), "{told}");
     let file = write(server.folder.path(), "built.yaml", BUILT);
     text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    let mistyped = BUILT.replace("memory: 512", "memory: 512, memroy: 512");
+    let file = write(server.folder.path(), "mistyped.yaml", &mistyped);
+    let told = text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    assert!(told.contains("spec.runtime.memroy was not kept"), "{told}");
     for words in [
         &["get", "sandbox", "box"][..],
         &["get", "sandbox", "box", "preview", "main"],
@@ -191,7 +197,7 @@ fn what_is_shown_as_yaml_is_applied_again() {
         let shown = server.cli(&key, &[words, &["-o", "yaml"]].concat());
         let again = write(server.folder.path(), "again.yaml", &text(&shown, 0));
         let told = text(&server.cli(&key, &["apply", "-f", again.to_str().unwrap()]), 0);
-        assert!(told.contains("unchanged"), "{words:?}: {told}");
+        assert!(told.contains("unchanged") && !told.contains("not kept"), "{words:?}: {told}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! `holm apply`: creates or updates the objects of YAML documents.
 
 mod documents;
+mod left_out;
 pub(crate) mod substitute;
 
 use crate::client::Client;
@@ -10,6 +11,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};
 pub(crate) use documents::Document;
+use left_out::left_out;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 use std::fmt;
@@ -136,6 +138,12 @@ async fn apply(document: &Document, client: &mut Client, say: fn(String)) -> Res
     let style = if outcome == Outcome::Created { Style::Good } else { Style::Dim };
     say(format!("{document} {}", term::styled(style, outcome)));
     report(&object, say);
+    if outcome != Outcome::Kept {
+        for path in left_out(&document.body, &object) {
+            let path = term::harmless(&path);
+            term::note(format!("  {path} was not kept: this server has no such member"));
+        }
+    }
     Ok(())
 }
 
