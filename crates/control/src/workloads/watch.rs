@@ -9,10 +9,11 @@ use crate::error::Error;
 use crate::models::route;
 use crate::tunnels;
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Tx;
-use store::feed::{self, Act, Change, Follower};
+use store::feed::{self, Act, Change};
 use store::resources;
 use types::KindName;
 use types::edge::RouteChange;
@@ -25,27 +26,40 @@ const CHANGED_PAGE: usize = 100;
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Reads everything once, then follows the feed. Starts over when it has fallen behind the feed, and
-/// when another server is reached elsewhere than before: routes name it.
+/// Reads everything once, then follows the feed. Reads everything again after a failure, and when
+/// another server is reached elsewhere than before: routes name it.
 pub(super) async fn run(control: Control) {
+    let mut applied = None;
     loop {
-        if let Err(error) = follow(&control).await {
-            tracing::error!(%error, "following the rows failed; it begins anew");
-            tokio::time::sleep(RETRY_AFTER).await;
+        let Err(error) = follow(&control, &mut applied).await;
+        tracing::error!(%error, "following the rows failed; it begins anew");
+        if let Error::Store(store::Error::Gone { .. }) = error {
+            // It has fallen behind the feed.
+            applied = None;
         }
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 
-async fn follow(control: &Control) -> Result<(), Error> {
-    // The position is taken first, so changes during the reading are seen again.
-    let start = control.store.read(feed::latest).await?;
+/// `applied` is the position up to which all changes are applied. It is kept through failures, because
+/// reading everything does not tell what was deleted.
+async fn follow(control: &Control, applied: &mut Option<i64>) -> Result<Infallible, Error> {
+    let start = match *applied {
+        Some(position) => position,
+        // Taken first, so changes during the reading are seen again.
+        None => control.store.read(feed::latest).await?,
+    };
     read_all(control).await?;
-    control.workloads.published.send_replace(start);
     let mut follower = control.store.follow(start, control.settings.feed_poll);
     loop {
+        let position = follower.position();
+        *applied = Some(position);
+        control.workloads.published.send_if_modified(|published| {
+            std::mem::replace(published, position.max(*published)) < position
+        });
         tokio::select! {
-            applied = apply(control, &mut follower) => applied?,
-            () = control.servers.changed.notified() => return Ok(()),
+            changes = follower.next() => apply(control, changes?).await?,
+            () = control.servers.changed.notified() => read_all(control).await?,
         }
     }
 }
@@ -135,8 +149,7 @@ fn is_set_aside(error: &Error, kind: KindName, id: &ResourceId) -> bool {
     sets_aside
 }
 
-async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> {
-    let changes = follower.next().await?;
+async fn apply(control: &Control, changes: Vec<Change>) -> Result<(), Error> {
     let (mut seen, mut wanted) = (HashSet::new(), Vec::new());
     for change in changes {
         let concerned = match concerned(control, &change).await {
@@ -152,10 +165,6 @@ async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> 
     for page in wanted.chunks(CHANGED_PAGE) {
         look_at_each(control, page).await?;
     }
-    let position = follower.position();
-    control.workloads.published.send_if_modified(|published| {
-        std::mem::replace(published, position.max(*published)) < position
-    });
     Ok(())
 }
 
