@@ -37,8 +37,9 @@ use round::{Done, Ended, Round};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use store::executions::SlotKind;
+use store::executions::claims::{self, Claimer};
 use store::executions::tasks::{self, Task};
-use store::executions::{SlotKind, claims};
 use store::{Error, Store, Tx};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -229,8 +230,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             [(slots, _)] => Some(*slots),
             _ => None,
         };
-        let (store, machine) = (self.store.clone(), self.runner.name().to_owned());
-        let next = move |tx: &mut Tx<'_>| claims::next_ready(tx, (of, &machine));
+        let (store, name) = (self.store.clone(), self.runner.name().to_owned());
+        let abandoned = self.queue.settings().abandoned(store.world().now());
+        let next =
+            move |tx: &mut Tx<'_>| claims::next_ready(tx, (of, Claimer { name: &name, abandoned }));
         let read = async move { store.read(next).await };
         let ready_at = self.guarded(read).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the queue cannot be read");

@@ -1,6 +1,7 @@
 //! Settings of the queue.
 
 use std::time::Duration;
+use types::Timestamp;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -18,6 +19,9 @@ pub struct Settings {
     pub lease: Duration,
     /// How often it renews the lease; several times within `lease`.
     pub heartbeat: Duration,
+    /// How old a call is at least before it ends because the only machine that can make it has lost
+    /// its lease.
+    pub machine_wait: Duration,
     /// How long the first retry of a task waits. Each further one waits twice as long, up to
     /// `backoff_max`.
     pub backoff_first: Duration,
@@ -50,6 +54,7 @@ impl Default for Settings {
             workspace_calls_max: 32,
             lease: Duration::from_secs(60),
             heartbeat: Duration::from_secs(15),
+            machine_wait: Duration::from_secs(3600),
             backoff_first: Duration::from_secs(1),
             backoff_max: Duration::from_secs(300),
             lost_attempts_max: 5,
@@ -76,6 +81,12 @@ impl Settings {
 
     /// Refuses settings that cannot work. Returns the setting's name in the operator's file, and
     /// what would be right.
+    /// Returns before which time a call was started that waits no longer for a machine without a
+    /// lease.
+    pub(crate) fn abandoned(&self, now: Timestamp) -> Timestamp {
+        now.minus(self.machine_wait)
+    }
+
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let renews = self.heartbeat.saturating_mul(LEASE_HEARTBEATS) <= self.lease;
         let wrong = [

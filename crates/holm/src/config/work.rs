@@ -21,6 +21,7 @@ pub(crate) struct Jobs {
     pub(crate) lost_attempts_max: u32,
     pub(crate) lease: Span,
     pub(crate) heartbeat: Span,
+    pub(crate) machine_wait: Span,
     pub(crate) poll: Span,
     pub(crate) retention: Span,
 }
@@ -35,6 +36,7 @@ impl Jobs {
             workspace_calls_max: self.workspace_calls_max,
             lease: self.lease.0,
             heartbeat: self.heartbeat.0,
+            machine_wait: self.machine_wait.0,
             backoff_first: self.backoff_first.0,
             backoff_max: self.backoff_max.0,
             lost_attempts_max: self.lost_attempts_max,

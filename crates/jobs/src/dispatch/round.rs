@@ -6,8 +6,9 @@ use crate::rules::{self, RetryPolicy};
 use crate::share::{Room, share};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use store::executions::claims::{self, Claimer};
 use store::executions::tasks::{self, State, Task};
-use store::executions::{self, Execution, SlotKind, claims, holders};
+use store::executions::{self, Execution, SlotKind, holders};
 use store::{Error, Tx};
 use types::Timestamp;
 use types::ids::ExecutionId;
@@ -141,11 +142,12 @@ impl Round {
         now: Timestamp,
         done: &mut Done,
     ) -> Result<(), Error> {
-        let candidates = claims::candidates(tx, (slots, &self.holder), now, CANDIDATES)?;
+        let settings = self.queue.settings();
+        let claimer = Claimer { name: &self.holder, abandoned: settings.abandoned(now) };
+        let candidates = claims::candidates(tx, (slots, claimer), now, CANDIDATES)?;
         if candidates.is_empty() {
             return Ok(());
         }
-        let settings = self.queue.settings();
         let workspace_max = match slots {
             SlotKind::Task => settings.workspace_tasks_max,
             SlotKind::Call => settings.workspace_calls_max,

@@ -2,6 +2,7 @@
 
 use super::stage::{Machine, Program, Stage, new, settings};
 use jobs::{Caller, Settings, StartError};
+use std::time::Duration;
 use store::executions::{Phase, holders};
 use types::KindName;
 use types::ids::WorkspaceId;
@@ -17,6 +18,7 @@ crate::on_both!(
     strangers_leave_a_workspace_room_for_executions_of_its_own,
     calls_and_tasks_have_slots_of_their_own,
     a_call_is_made_by_the_machine_that_runs_its_workload,
+    a_call_waits_for_a_machine_without_a_lease_but_not_for_ever,
 );
 
 fn at_once(name: &str, tasks: usize) -> jobs::NewExecution {
@@ -199,11 +201,19 @@ async fn a_call_is_made_by_the_machine_that_runs_its_workload(stage: Stage) {
         assert_eq!((end.phase, end.counts.retried), (Phase::Succeeded, 0));
     }
     assert_eq!((one.begun.borrow().len(), two.begun.borrow().len()), (0, 20));
-    // Nobody waits for a machine that has no lease any more.
+}
+
+async fn a_call_waits_for_a_machine_without_a_lease_but_not_for_ever(stage: Stage) {
+    let own = Settings { machine_wait: Duration::from_secs(1), ..settings() };
+    let here = Machine::ready("here");
+    let _program = Program::start(&stage, &here, own.clone());
+    have_leases(&stage, 1).await;
     let machine = Some("gone".to_owned());
     let to_gone = jobs::NewExecution { machine, ..call("last", "wsp_a") };
-    let id = stage.try_start(settings(), to_gone).await.unwrap().id;
-    assert_eq!(stage.end(&id).await.phase, Phase::Succeeded);
+    let started = stage.try_start(own, to_gone).await.unwrap();
+    let ended = stage.end(&started.id).await;
+    assert_eq!(ended.phase, Phase::Succeeded);
+    assert!(ended.started_at.unwrap().since(started.created_at) >= 1_000, "{ended:?}");
 }
 
 async fn calls_and_tasks_have_slots_of_their_own(stage: Stage) {

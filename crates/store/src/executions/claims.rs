@@ -17,6 +17,14 @@ pub struct Candidate {
     pub room: i64,
 }
 
+/// The machine that claims.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimer<'m> {
+    pub name: &'m str,
+    /// What was started before this time waits no longer for a machine without a lease.
+    pub abandoned: Timestamp,
+}
+
 /// Returns the SQL condition that corresponds to [`super::Execution::slot_kind`].
 const fn condition(slots: SlotKind) -> &'static str {
     match slots {
@@ -25,13 +33,13 @@ const fn condition(slots: SlotKind) -> &'static str {
     }
 }
 
-/// The SQL condition that a machine may claim tasks of an execution. What only one machine can run
-/// is left to it for as long as it has a lease; afterwards whoever takes it finds out that it cannot
-/// be run here, so that it ends.
-fn claimable(machine: &str) -> String {
+/// The SQL condition that a machine may claim tasks of an execution, with its two parameters. What
+/// only one machine can run is left to it while it has a lease, and for a while afterwards. Then
+/// whoever takes it finds out that it cannot be run here, so that it ends.
+fn claimable(name: &str, abandoned: &str) -> String {
     format!(
-        "(machine IS NULL OR machine = {machine}
-             OR NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = executions.machine))"
+        "(machine IS NULL OR machine = {name} OR (created_at < {abandoned}
+             AND NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = executions.machine)))"
     )
 }
 
@@ -39,7 +47,7 @@ fn claimable(machine: &str) -> String {
 /// and at most `of_each` per workspace.
 pub fn candidates(
     tx: &mut Tx<'_>,
-    (slots, machine): (SlotKind, &str),
+    (slots, claimer): (SlotKind, Claimer<'_>),
     now: Timestamp,
     of_each: i64,
 ) -> Result<Vec<Candidate>, Error> {
@@ -51,10 +59,10 @@ pub fn candidates(
                    ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY turn, id) AS place
                FROM executions WHERE ready_at <= $1 AND {} AND {}) AS ranked
          WHERE place <= $2 ORDER BY workspace_id, place",
-        claimable("$3"),
+        claimable("$3", "$4"),
         condition(slots)
     );
-    let rows = tx.query(TABLE, &sql, params![now, of_each, machine])?;
+    let rows = tx.query(TABLE, &sql, params![now, of_each, claimer.name, claimer.abandoned])?;
     let candidate = |row: &crate::Row| {
         let (id, workspace) = (ExecutionId::known(row.text(0)?), WorkspaceId::known(row.text(1)?));
         Ok(Candidate { id, workspace, memory_mb: row.int(2)?, room: row.int(3)? })
@@ -78,16 +86,17 @@ pub fn running(tx: &mut Tx<'_>, slots: SlotKind) -> Result<Vec<(WorkspaceId, i64
 /// Returns when a machine can claim the next task, if any: one that takes such slots, or any.
 pub fn next_ready(
     tx: &mut Tx<'_>,
-    (slots, machine): (Option<SlotKind>, &str),
+    (slots, claimer): (Option<SlotKind>, Claimer<'_>),
 ) -> Result<Option<Timestamp>, Error> {
     let and = slots.map_or(String::new(), |slots| format!("AND {}", condition(slots)));
     let sql = format!(
         "SELECT ready_at FROM executions
          WHERE ready_at IS NOT NULL AND {} {and}
          ORDER BY ready_at LIMIT 1",
-        claimable("$1")
+        claimable("$1", "$2")
     );
-    tx.find(TABLE, &sql, params![machine])?.map_or(Ok(None), |row| row.opt_time(0))
+    tx.find(TABLE, &sql, params![claimer.name, claimer.abandoned])?
+        .map_or(Ok(None), |row| row.opt_time(0))
 }
 
 /// Returns how many tasks are running or would run if there were room for all. Calls are not

@@ -280,10 +280,11 @@ async fn candidates_take_turns_in_each_workspace(place: Place) {
     let now = world.now();
     let (all, first, running) = store
         .read(move |tx| {
-            assert!(claims::next_ready(tx, (None, "one"))?.is_some_and(|ready| ready < now));
+            let one = claims::Claimer { name: "one", abandoned: now };
+            assert!(claims::next_ready(tx, (None, one))?.is_some_and(|ready| ready < now));
             Ok::<_, Error>((
-                claims::candidates(tx, (SlotKind::Task, "one"), now, 9)?,
-                claims::candidates(tx, (SlotKind::Task, "one"), now, 1)?,
+                claims::candidates(tx, (SlotKind::Task, one), now, 9)?,
+                claims::candidates(tx, (SlotKind::Task, one), now, 1)?,
                 claims::running(tx, SlotKind::Task)?,
             ))
         })
