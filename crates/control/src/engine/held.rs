@@ -56,6 +56,16 @@ impl<K: Managed> Held<K> {
         Self::get(context, tx, above, name)
     }
 
+    /// Like [`Held::get_around`], and locks the row until this transaction ends.
+    pub fn lock_around(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+    ) -> Result<Self, Error> {
+        let (name, above) = parents.split_last().ok_or_else(|| absent::<K>(""))?;
+        Self::lock(context, tx, above, name)
+    }
+
     /// Like [`Held::get`], and locks the row until this transaction ends.
     pub fn lock(
         context: &Context,

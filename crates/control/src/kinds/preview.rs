@@ -54,7 +54,12 @@ impl Managed for Preview {
         if let (Some(domain), true) = (domain, moved) {
             require_usable(context, tx, domain)?;
         }
-        let sandbox = Held::<Sandbox>::get_around(context, tx, draft.parents)?;
+        let sandbox = match draft.old {
+            // Locked, because a sandbox tells only the previews that are there when it moves.
+            None => Held::<Sandbox>::lock_around(context, tx, draft.parents)?,
+            // Whoever moves it waits for the lock of this preview.
+            Some(_) => Held::<Sandbox>::get_around(context, tx, draft.parents)?,
+        };
         let region = context.region(sandbox.wish.spec.region.as_deref());
         draft.state.region = Some(region).filter(|region| !region.is_empty());
         draft.state.machine = sandbox.state.placed.as_ref().map(|placed| placed.machine.clone());
