@@ -42,7 +42,7 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
         let mut connector = Connector::new(url, settings)?;
-        let mut link = connector.connect()?;
+        let mut link = connector.connect_first()?;
         migrate(&mut link, shared)?;
         follow_history(&mut link, shared)?;
         let (mut first, outage) = (Some(link), Outage::default());

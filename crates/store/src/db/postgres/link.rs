@@ -32,6 +32,8 @@ const STATEMENTS_MAX: usize = 1000;
 /// (`connect_timeout`), and how long what follows until the connection can be used.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const GREET_WITHIN: Duration = Duration::from_secs(10);
+/// How often a start tries to connect where the address has several servers and one says nothing.
+const FIRST_TRIES: u32 = 5;
 /// When the kernel asks about an idle connection, and how often it does before it gives it up.
 /// Without that, nobody notices for hours that the other machine has lost its power.
 const IDLE: Duration = Duration::from_secs(10);
@@ -46,6 +48,8 @@ pub(super) struct Connector {
     setup: String,
     connect_within: Duration,
     answer_within: Duration,
+    /// In which order the address wants its servers to be tried.
+    order: LoadBalanceHosts,
 }
 
 impl Connector {
@@ -71,14 +75,33 @@ impl Connector {
         // or the way to it, is gone.
         let statement = Duration::from_millis(settings.statement_timeout_ms);
         let answer_within = statement + statement / 4;
-        Ok(Self { config, tls, setup, connect_within, answer_within })
+        let order = config.get_load_balance_hosts();
+        Ok(Self { config, tls, setup, connect_within, answer_within, order })
+    }
+
+    /// Connects at a start, after which nobody would try again.
+    pub(super) fn connect_first(&mut self) -> Result<Link, Error> {
+        let mut tries = 1..FIRST_TRIES;
+        loop {
+            match self.try_connect() {
+                Err(Failure::Silent(_)) if self.has_several() && tries.next().is_some() => {}
+                done => return done.map_err(Error::database),
+            }
+        }
     }
 
     pub(super) fn connect(&mut self) -> Result<Link, Error> {
+        self.try_connect().map_err(Error::database)
+    }
+
+    fn has_several(&self) -> bool {
+        self.config.get_hosts().len().max(self.config.get_hostaddrs().len()) > 1
+    }
+
+    fn try_connect(&mut self) -> Result<Link, Failure> {
         // The runtime runs only while a statement is awaited; only then is the connection read and
         // written.
-        let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().map_err(Error::database)?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let client = answered(&runtime, self.connect_within, async {
             let client = match &self.tls {
                 Some(tls) => spawned(self.config.connect(tls.clone()).await?),
@@ -87,13 +110,14 @@ impl Connector {
             client.batch_execute(&self.setup).await?;
             Ok(client)
         });
-        if matches!(client, Err(Failure::Silent(_))) {
+        self.config.load_balance_hosts(match client {
             // The first server may accept connections and then say nothing, which takes all of the
             // time. The next attempt may begin with another one.
-            self.config.load_balance_hosts(LoadBalanceHosts::Random);
-        }
+            Err(Failure::Silent(_)) => LoadBalanceHosts::Random,
+            _ => self.order,
+        });
         Ok(Link {
-            client: client.map_err(Error::database)?,
+            client: client?,
             runtime,
             answer_within: self.answer_within,
             silent: false,
@@ -133,20 +157,22 @@ enum Failure {
     Driver(#[from] tokio_postgres::Error),
     #[error("the database has not answered for {} seconds", .0.as_secs_f32())]
     Silent(Duration),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
 }
 
 impl Failure {
     fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Driver(error) => error.code(),
-            Self::Silent(_) => None,
+            Self::Silent(_) | Self::Io(_) => None,
         }
     }
 
     fn as_db_error(&self) -> Option<&DbError> {
         match self {
             Self::Driver(error) => error.as_db_error(),
-            Self::Silent(_) => None,
+            Self::Silent(_) | Self::Io(_) => None,
         }
     }
 }
