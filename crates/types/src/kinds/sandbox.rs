@@ -9,7 +9,7 @@ use crate::egress::EgressRules;
 use crate::ids::ResourceId;
 use crate::instance::InstanceName;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Status, TextMap,
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Sensitive, Status, TextMap,
     VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
 };
 use crate::{Kind, KindName, Naming, Problems, Reference, Stamp, Timestamp, World};
@@ -298,9 +298,10 @@ impl Kind for Sandbox {
     }
 
     fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
-        // One that failed is tried again with whatever is changed, such as credentials for its image.
+        // One that failed is tried again with other credentials for its image.
         let retries = |old: &Self, state: &State| {
-            state.lifecycle.status() == Some(Status::Failed) && old.spec != self.spec
+            state.lifecycle.status() == Some(Status::Failed)
+                && old.docker_config() != self.docker_config()
         };
         let anew = old.is_none_or(|(old, state)| self.restarts(old) || retries(old, state));
         let changed = anew || old.is_some_and(|(old, _)| old.enabled() != self.enabled());
@@ -421,6 +422,10 @@ impl Sandbox {
             (runtime.image, runtime.memory, runtime.storage_mb, runtime.envs.unwrap_or_default())
         };
         lasting(&self.spec) != lasting(&old.spec)
+    }
+
+    fn docker_config(&self) -> Option<&Sensitive<String>> {
+        self.spec.runtime.as_ref()?.docker_config.as_ref()
     }
 
     pub fn image(&self) -> &str {
