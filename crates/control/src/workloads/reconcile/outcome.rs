@@ -34,7 +34,8 @@ pub(super) async fn claim(
             .placed
             .as_ref()
             .is_some_and(|it| it.machine != machine && it.launch == state.launch);
-        if elsewhere {
+        // One that has failed elsewhere meanwhile has no machine.
+        if elsewhere || state.lifecycle.status() == Some(Status::Failed) {
             return false;
         }
         if let Some(why) = lost {
