@@ -3,12 +3,16 @@
 
 use serde_json::Value;
 
-/// The server shows these to nobody.
-const WRITE_ONLY: &str = "secrets";
+/// Members that are kept and not shown: secrets of rules, and an older name of `domainType`.
+const NOT_SHOWN: [&str; 2] = ["secrets", "type"];
 
 /// Returns the paths of members below `spec` that the object does not have.
 pub(super) fn left_out(document: &Value, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
+    if document.pointer("/spec/revision/active").is_some() {
+        // The object is as it was in that revision.
+        return found;
+    }
     if let (Some(sent), Some(kept)) = (document.get("spec"), object.get("spec")) {
         compare("spec", sent, kept, &mut found);
     }
@@ -22,7 +26,7 @@ fn compare(path: &str, sent: &Value, kept: &Value, found: &mut Vec<String>) {
                 let path = format!("{path}.{name}");
                 match kept.get(name) {
                     Some(kept) => compare(&path, value, kept, found),
-                    None if name == WRITE_ONLY => {}
+                    None if NOT_SHOWN.contains(&name.as_str()) => {}
                     None => found.push(path),
                 }
             }

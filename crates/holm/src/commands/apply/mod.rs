@@ -141,7 +141,7 @@ async fn apply(document: &Document, client: &mut Client, say: fn(String)) -> Res
     if outcome != Outcome::Kept {
         for path in left_out(&document.body, &object) {
             let path = term::harmless(&path);
-            term::note(format!("  {path} was not kept: this server has no such member"));
+            term::note(format!("  {path} was not kept: is it spelt right?"));
         }
     }
     Ok(())
