@@ -120,23 +120,21 @@ impl Place {
     /// have moved all others back. They are left to the next time, as lines are that come too late.
     fn take(&mut self, found: Found) -> impl Iterator<Item = Line> {
         let come = self.total.map_or(0, |before| found.total.saturating_sub(before));
-        let again = shown_again(&self.last, &found.lines, come);
         self.total = Some(found.total);
         self.offset += found.lines.len().max(come);
-        self.last.clone_from(&found.lines);
-        found.lines.into_iter().skip(again)
+        let Found { mut lines, .. } = found;
+        let rest = lines.split_off(come.min(lines.len()));
+        // Those that have come further back have moved no other, and are here for the first time. If
+        // a whole page has come, it is left to the next time like what has come before it.
+        let mut new: Vec<Line> = match come < PAGE {
+            true => fresh(&lines, &self.last).cloned().collect(),
+            false => Vec::new(),
+        };
+        self.last = lines;
+        self.last.extend_from_slice(&rest);
+        new.extend(rest);
+        new.into_iter()
     }
-}
-
-/// Returns how many lines of a page were at the end of the one before, when so many have come in
-/// between. Those that have come further back have moved none of them.
-fn shown_again(before: &[Line], page: &[Line], come: usize) -> usize {
-    if come >= PAGE {
-        // None of the page was shown, but it is left to the next time like what has come before it.
-        return come;
-    }
-    let most = come.min(page.len());
-    (1..=most).rev().find(|count| before.ends_with(&page[..*count])).unwrap_or(0)
 }
 
 async fn fetch_page(
