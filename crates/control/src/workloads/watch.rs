@@ -41,13 +41,13 @@ pub(super) async fn run(control: Control) {
     }
 }
 
-/// `applied` is the position up to which all changes are applied. It is kept through failures, because
-/// reading everything does not tell what was deleted.
+/// `applied` is the position up to which all changes are applied. It is kept through failures,
+/// because reading everything does not tell what was deleted.
 async fn follow(control: &Control, applied: &mut Option<i64>) -> Result<Infallible, Error> {
     let start = match *applied {
         Some(position) => position,
         // Taken first, so changes during the reading are seen again.
-        None => control.store.read(feed::latest).await?,
+        None => *applied.insert(control.store.read(feed::latest).await?),
     };
     read_all(control).await?;
     let mut follower = control.store.follow(start, control.settings.feed_poll);

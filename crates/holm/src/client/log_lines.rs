@@ -124,8 +124,8 @@ impl Place {
         self.offset += found.lines.len().max(come);
         let Found { mut lines, .. } = found;
         let rest = lines.split_off(come.min(lines.len()));
-        // Those that have come further back have moved no other, and are here for the first time. If
-        // a whole page has come, it is left to the next time like what has come before it.
+        // Those that have come further back have moved no other, and are here for the first time.
+        // If a whole page has come, it is left to the next time like what has come before it.
         let mut new: Vec<Line> = match come < PAGE {
             true => fresh(&lines, &self.last).cloned().collect(),
             false => Vec::new(),

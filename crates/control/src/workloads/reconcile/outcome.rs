@@ -115,8 +115,8 @@ pub(super) async fn say_failed(
     done.await.map(drop)
 }
 
-/// Changes the state of a sandbox, unless its row asks for another launch by now. Its previews follow
-/// it to another machine.
+/// Changes the state of a sandbox, unless its row asks for another launch by now. Its previews
+/// follow it to another machine.
 pub(super) async fn change(
     control: &Control,
     id: &ResourceId,
