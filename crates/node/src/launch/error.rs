@@ -16,3 +16,12 @@ pub enum LaunchError {
     #[error("failed to prepare the new process")]
     Prepare(#[from] Errno),
 }
+
+impl LaunchError {
+    /// Returns true if the external program lost the process that it had just started, before that
+    /// one could say why. This happens to `runc` once in a thousand starts, with nothing wrong.
+    pub(crate) fn is_by_chance(&self) -> bool {
+        matches!(self, Self::Tool { what: "create", said }
+            if said.contains("read init-p: connection reset by peer"))
+    }
+}

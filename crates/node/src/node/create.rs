@@ -20,7 +20,13 @@ impl Node {
     pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
         // This comes first: whoever repeats a launch must not take the instance for missing.
         self.registry.lock().reserve(&spec.id)?;
-        let created = create_reserved(self, spec);
+        let created = match create_reserved(self, spec) {
+            Err(CreateError::Launch(error)) if error.is_by_chance() => {
+                tracing::warn!(%error, instance = %spec.id, "it is started once more");
+                create_reserved(self, spec)
+            }
+            created => created,
+        };
         self.registry.lock().starting.remove(&spec.id);
         let instance = created?;
         Ok(self.view(&instance))

@@ -37,6 +37,19 @@ fn the_first_process_gets_its_folder_its_user_its_socket_and_its_configuration()
 }
 
 #[test]
+fn a_start_that_runc_loses_by_chance_is_tried_once_more() {
+    let mut machine = Machine::new();
+    if machine.settings.backend == Backend::Direct {
+        return;
+    }
+    machine.settings.backend =
+        Backend::Runc { program: env!("CARGO_BIN_EXE_reluctant-runc").into() };
+    let node = machine.open();
+    assert_eq!(machine.outcome(&node, "exit 5").0, Exit::Code(5));
+    assert!(machine.settings.folder.join("runc-has-failed").exists());
+}
+
+#[test]
 fn a_paused_instance_stands_still_takes_connections_and_goes_on() {
     let machine = Machine::new();
     let node = machine.open();
