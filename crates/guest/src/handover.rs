@@ -80,6 +80,7 @@ fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()>
     command
         .env_remove(HandedOver::Listener.variable())
         .env_remove(HandedOver::Settings.variable())
+        .env_remove(types::start::VARIABLE)
         .env(HandedOver::State.variable(), number.to_string());
     Err(command.exec())
 }

@@ -1,7 +1,8 @@
 //! The small static program inside each instance: it serves the sandbox API and is the parent of
 //! every process that runs there.
 //!
-//! It is started in one of two ways. `holm-guest --listen ADDRESS` opens its own socket and prints
+//! In an instance it is a fork of the starter ([`starter`]). By itself it is started in one of two
+//! ways. `holm-guest --listen ADDRESS` opens its own socket and prints
 //! the address that it got. With `HOLM_GUEST_FD=3` in the environment it serves the listening
 //! socket on descriptor 3, so that clients can connect before it runs. With
 //! `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
@@ -29,6 +30,7 @@ mod settings;
 mod shell;
 mod shutdown;
 mod start;
+mod starter;
 mod system;
 mod terminals;
 mod trust;
@@ -40,6 +42,7 @@ use guest::Guest;
 use handover::State;
 use raw::HandedOver;
 use settings::Settings;
+use starter::Entered;
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::ExitCode;
@@ -78,6 +81,10 @@ fn run() -> Result<(), Error> {
         let line = upgrade::version_line(env!("CARGO_PKG_VERSION"));
         return writeln!(std::io::stdout(), "{line}").map_err(Error::Start);
     }
+    let entered = match starter::is_wanted().then(starter::run).transpose().map_err(Error::Start)? {
+        Some(None) => return Ok(()),
+        entered => entered.flatten(),
+    };
     // The parent may have a mask that keeps its own files private; files created in here get the
     // usual modes.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -85,13 +92,15 @@ fn run() -> Result<(), Error> {
     // decide for themselves, as on any machine.
     let _ = rustix::thread::disable_transparent_huge_pages(false);
     let state = State::take().transpose().map_err(Error::Start)?;
-    let handed_over = match &state {
-        Some(state) => Some(state.listener().map_err(Error::Listen)?),
-        None => HandedOver::Listener.take(),
-    };
-    let given = match &state {
-        Some(state) => state.given(),
-        None => settings::Given::take()?,
+    let (handed_over, given) = match &state {
+        Some(state) => (Some(state.listener().map_err(Error::Listen)?), state.given()),
+        None => {
+            let Entered { listener, config } = entered.unwrap_or_else(|| Entered {
+                listener: HandedOver::Listener.take(),
+                config: HandedOver::Settings.take(),
+            });
+            (listener, settings::Given::read(config)?)
+        }
     };
     let settings = settings::Settings::new(given)?;
     let listener = match handed_over {

@@ -1,8 +1,9 @@
 //! The only unsafe code of this program: descriptors known by number, descriptors that the runtime
-//! watches, and the start of processes.
-#![expect(unsafe_code, reason = "none of the three has a safe form")]
+//! watches, the start of processes, and filters of system calls.
+#![expect(unsafe_code, reason = "none of these has a safe form")]
 
 use libc::{c_char, c_int, c_long, c_void};
+use rustix::io::Errno;
 use rustix::process::Pid;
 use std::ffi::CString;
 use std::io;
@@ -264,4 +265,106 @@ unsafe fn restore_signals() -> Option<()> {
 /// Turns the result of a system call into an option; negative means failure.
 fn done(result: c_long) -> Option<()> {
     (result >= 0).then_some(())
+}
+
+/// Which side of a fork this is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Forked {
+    Parent { pid: i32 },
+    Child,
+}
+
+/// Forks this process, which must not have other threads yet. `flags` are those of `clone`.
+pub(crate) fn fork(flags: c_int) -> Result<Forked, Errno> {
+    // SAFETY: without a stack of its own and without shared memory this is a fork: the child goes
+    // on here with a copy of everything. There is one thread, so no lock is held that nobody would
+    // release in the copy. Needed because the C library's fork makes no namespaces, and its clone
+    // wants a stack.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) };
+    match i32::try_from(pid) {
+        Ok(0) => Ok(Forked::Child),
+        Ok(pid) if pid > 0 => Ok(Forked::Parent { pid }),
+        _ => Err(last_error()),
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Closes what this program has inherited besides its standard descriptors. Call it before anything
+/// else opens files.
+pub(crate) fn close_inherited() -> Result<(), Errno> {
+    // SAFETY: nothing of ours has opened a file yet, so nobody owns the numbers. Needed because no
+    // safe function closes what it does not own.
+    let result = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    if result < 0 { Err(last_error()) } else { Ok(()) }
+}
+
+/// Makes the control groups that this process is in the topmost ones that it sees.
+pub(crate) fn hide_groups_above() -> Result<(), Errno> {
+    // SAFETY: this flag changes no descriptor and no memory of the process, which is why the call
+    // counts as unsafe in general.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) }
+}
+
+/// Loads a filter of system calls for this process and all that it starts.
+pub(crate) fn load_filter(instructions: &[(u16, u8, u8, u32)]) -> Result<(), Errno> {
+    let code: Vec<_> = instructions
+        .iter()
+        .map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k })
+        .collect();
+    let len = u16::try_from(code.len()).map_err(|_| Errno::INVAL)?;
+    let program = libc::sock_fprog { len, filter: code.as_ptr().cast_mut() };
+    // SAFETY: the kernel reads `len` instructions, which live through the call. Needed because no
+    // crate wraps it.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    if result < 0 { Err(last_error()) } else { Ok(()) }
+}
+
+/// Numbers below this one are used for what a program is given.
+const FREE: RawFd = 10;
+
+/// Copies a descriptor to a number that [`execute`] does not use.
+pub(crate) fn out_of_the_way(fd: impl std::os::fd::AsFd) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(fd, FREE)
+}
+
+/// Replaces this program by another one, which finds the given descriptors from number 3 on.
+/// Returns only if that failed. Descriptors of this program below 10 are not its own any more then.
+pub(crate) fn execute(
+    program: &OwnedFd,
+    given: [Option<OwnedFd>; 2],
+    arguments: &[CString],
+    environment: &[CString],
+) -> Errno {
+    let high = |fd: &OwnedFd| out_of_the_way(fd);
+    let copies =
+        [Some(program), given[0].as_ref(), given[1].as_ref()].map(|fd| fd.map(high).transpose());
+    let [Ok(Some(program)), Ok(listener), Ok(config)] = copies else { return Errno::MFILE };
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: all pointers lead to C strings and lists that live through the call, and the numbers
+    // are free or overwritten, as said above. Needed because the standard library cannot execute a
+    // file without a path.
+    unsafe {
+        for (number, fd) in (3..).zip([listener, config]) {
+            match fd {
+                Some(fd) => libc::dup2(fd.as_raw_fd(), number),
+                None => libc::close(number),
+            };
+        }
+        if restore_signals().is_some() {
+            libc::syscall(
+                libc::SYS_execveat,
+                program.as_raw_fd(),
+                c"".as_ptr(),
+                arguments.as_ptr(),
+                environment.as_ptr(),
+                libc::AT_EMPTY_PATH,
+            );
+        }
+    }
+    last_error()
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use types::guest::ProxySettings;
 use types::work::Orders;
@@ -84,11 +85,8 @@ pub(crate) enum Error {
 }
 
 impl Given {
-    pub(crate) fn take() -> Result<Self, Error> {
-        match HandedOver::Settings.take() {
-            Some(fd) => read(File::from(fd)),
-            None => Ok(Self::default()),
-        }
+    pub(crate) fn read(from: Option<OwnedFd>) -> Result<Self, Error> {
+        from.map_or_else(|| Ok(Self::default()), |fd| read(File::from(fd)))
     }
 
     pub(crate) fn with_proxy(self, proxy: ProxySettings) -> Self {
@@ -104,6 +102,7 @@ impl Settings {
         let mut work = given.work.take().map(|orders| WantedWork { orders, data, refused: None });
         let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os()
             .filter(|(name, _)| !HandedOver::ALL.iter().any(|one| name == one.variable()))
+            .filter(|(name, _)| name != types::start::VARIABLE)
             .collect();
         environment.extend(given.env.iter().map(|(name, value)| (name.into(), value.into())));
         let on = |name: &str| {

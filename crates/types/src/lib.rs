@@ -27,6 +27,7 @@ pub mod problems;
 mod remote;
 pub mod schema;
 pub mod scope;
+pub mod start;
 pub mod time;
 pub mod tunnel;
 pub mod usage;
