@@ -98,7 +98,7 @@ struct Inner {
 impl LocalMachine {
     /// Takes charge of the instances that run here. Blocks.
     pub fn open(settings: Settings, images: Store, world: World) -> Result<Self, OpenError> {
-        let guest = Program::new(&settings.guest).map_err(OpenError::Guest)?;
+        let guest = settings.node.first.clone();
         let leases = Leases::open(&settings.node.folder, &images).map_err(OpenError::Leases)?;
         let registries = Registries::new(settings.registries_inside);
         let http = registries.client().map_err(OpenError::Http)?;

@@ -6,8 +6,6 @@ pub struct Settings {
     /// Names this machine among all that share a database.
     pub name: String,
     pub node: node::Settings,
-    /// The program that is process 1 of every instance. It must not need any file of the instance.
-    pub guest: Vec<u8>,
     /// Hosts of registries that may be asked although they are not on the internet.
     pub registries_inside: Vec<String>,
     /// The disk space for the images that all workspaces have pulled, in MB.
@@ -28,8 +26,6 @@ pub struct Settings {
 /// Why this machine cannot run instances.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the guest program cannot be kept in memory")]
-    Guest(#[source] io::Error),
     #[error("what is known of the images in use cannot be read")]
     Leases(#[source] io::Error),
     #[error("what is known of pulled images cannot be read")]

@@ -3,7 +3,6 @@
 use crate::disk::view_layer;
 use crate::error::VolumeError;
 use crate::extras::{Mount, Mounted};
-use crate::launch::Sort;
 use crate::network_pool::Slot;
 use crate::scratch::Scratches;
 use crate::shared::Stores;
@@ -14,6 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
 use std::fs::File;
 use std::io::{self, Write};
+use types::start::Sort;
 
 /// Extra room in the file system around a file in memory.
 const FILE_ROOM_BYTES: usize = 64 << 10;

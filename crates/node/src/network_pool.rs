@@ -1,17 +1,19 @@
-//! The pool of networks, users and devices: the parts of an instance that take longest to make,
-//! made before they are needed.
+//! The pool of networks, users, devices and waiting processes: the parts of an instance that take
+//! longest to make, made before they are needed.
 //!
 //! A slot of the pool has a number. Its address and its user ids follow from that number, so no two
 //! instances share either. Numbers are given out round-robin, because the kernel takes a moment to
 //! release the network of an instance that is gone.
 
 use crate::disk;
+use crate::launch::LaunchError;
+use crate::launch::starter::{Parts, Starter, Waiting};
 use crate::net::Home;
 use crate::number::fit;
-use crate::settings::Settings;
+use crate::settings::{Backend, Settings};
 use crate::users::{IDS_PER_INSTANCE, make_users};
 use parking_lot::{Condvar, Mutex};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub(crate) struct Slot {
     pub(crate) users: OwnedFd,
     pub(crate) devices: OwnedFd,
     pub(crate) console: OwnedFd,
+    /// The process that becomes the instance. `None` if an external program starts it.
+    pub(crate) first: Option<Waiting>,
     /// The user id that the instance's root has outside.
     pub(crate) root: u32,
 }
@@ -48,6 +52,8 @@ pub(crate) struct NetworkPool {
 
 struct Shared {
     home: Arc<Home>,
+    /// `None` if an external program starts instances.
+    starter: Option<Arc<Starter>>,
     first_uid: u32,
     wanted: usize,
     state: Mutex<Free>,
@@ -67,10 +73,23 @@ struct Free {
     open: bool,
 }
 
+impl Slot {
+    /// Makes a process that waits to become the instance of this slot.
+    pub(crate) fn fork(&self, starter: &Starter) -> Result<Waiting, LaunchError> {
+        starter.fork(&Parts {
+            network: self.network.as_fd(),
+            users: self.users.as_fd(),
+            devices: self.devices.as_fd(),
+            output: self.console.as_fd(),
+        })
+    }
+}
+
 impl NetworkPool {
     /// Opens the pool. `taken` are the numbers of instances that live on from an earlier node.
     pub(crate) fn open(
         home: Arc<Home>,
+        starter: Arc<Starter>,
         settings: &Settings,
         taken: HashSet<u32>,
     ) -> io::Result<Self> {
@@ -93,8 +112,10 @@ impl NetworkPool {
             quiet_until: new_until,
             open: true,
         };
+        let starter = Some(starter).filter(|_| settings.backend == Backend::Direct);
         let shared = Arc::new(Shared {
             home,
+            starter,
             first_uid: settings.first_uid,
             wanted: fit(ready),
             state: Mutex::new(free),
@@ -190,14 +211,18 @@ impl Shared {
 
     fn fill(&self, number: u32) -> io::Result<Slot> {
         let root = self.first_uid + number * IDS_PER_INSTANCE;
-        Ok(Slot {
+        let mut slot = Slot {
             number,
             network: self.home.make(number)?,
             users: make_users(root)?,
             devices: disk::make_devices()?,
             console: disk::make_console(root)?,
+            first: None,
             root,
-        })
+        };
+        let fork = |starter: &Arc<Starter>| slot.fork(starter);
+        slot.first = self.starter.as_ref().map(fork).transpose().map_err(io::Error::other)?;
+        Ok(slot)
     }
 }
 

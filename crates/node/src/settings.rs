@@ -1,6 +1,7 @@
 //! What the owner of a machine decides about its node.
 
 use crate::number::fit;
+use crate::spec::Program;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -22,6 +23,9 @@ pub struct Settings {
     /// The first of the user ids for instances, 65,536 for each. They must belong to nobody else.
     pub first_uid: u32,
     pub limits: Limits,
+    /// The program that is process 1 of every instance, unless its own description names another
+    /// one. It must not need any file of the instance, and it must be a starter ([`types::start`]).
+    pub first: Program,
     /// What starts new instances. Those of an earlier node go on as they are.
     pub backend: Backend,
 }
@@ -154,7 +158,7 @@ pub struct Limits {
     pub questions_per_s: u32,
     /// Tunnels of all instances together. Each has a thread.
     pub tunnels: u32,
-    /// Networks and users to keep ready.
+    /// Networks and users to keep ready, and processes that wait.
     pub networks_ready: u32,
     /// Facts that nobody has taken note of. Beyond that nothing new is started.
     pub facts_kept: usize,

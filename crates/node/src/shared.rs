@@ -3,7 +3,7 @@
 use crate::cgroup::Groups;
 use crate::drives::Drives;
 use crate::facts::Journal;
-use crate::launch::filter::Filter;
+use crate::launch::starter::Starter;
 use crate::net::Home;
 use crate::oci::Bundles;
 use crate::records::Records;
@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     pub(crate) stores: Arc<Stores>,
     pub(crate) groups: Groups,
     pub(crate) home: Arc<Home>,
-    pub(crate) filter: Filter,
+    pub(crate) starter: Arc<Starter>,
     pub(crate) null: OwnedFd,
     pub(crate) boot: String,
     /// The limit of open files for each process, within this process's own: raising that would need

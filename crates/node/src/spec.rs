@@ -31,6 +31,11 @@ impl Program {
         Ok(Self(Arc::new(sealed("program", bytes)?)))
     }
 
+    /// Returns true if both are one copy.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Reads a part of the program from `position`. Returns 0 at its end.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         Ok(rustix::io::pread(&*self.0, buffer, position)?)

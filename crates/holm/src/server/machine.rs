@@ -262,13 +262,13 @@ fn host_settings(
 ) -> Result<host::Settings, Error> {
     let name = machine_name::read(&config.data.folder, world)?;
     let file = guest(config)?;
-    let guest =
-        std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
-    let node = node_settings(config, &name, doors)?;
+    let guest = std::fs::read(&file)
+        .and_then(|bytes| node::Program::new(&bytes))
+        .map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
+    let node = node_settings(config, &name, guest, doors)?;
     Ok(host::Settings {
         name,
         node,
-        guest,
         registries_inside: config.images.inside.clone(),
         pulled_mb: disk_mb(config, config.images.disk_mb)?,
         registry: config.registry.settings(
@@ -297,6 +297,7 @@ fn disk_mb(config: &Config, set: u64) -> Result<u64, Error> {
 fn node_settings(
     config: &Config,
     name: &str,
+    first: node::Program,
     doors: Vec<SocketAddrV4>,
 ) -> Result<node::Settings, Error> {
     let wishes = &config.node;
@@ -313,6 +314,7 @@ fn node_settings(
         nameservers: nameservers(wishes),
         first_uid: wishes.first_uid,
         limits: wishes.limits(),
+        first,
         backend: match wishes.backend {
             config::Backend::Direct => node::Backend::Direct,
             config::Backend::Runc => node::Backend::Runc { program: wishes.runc.clone() },

@@ -42,12 +42,12 @@ pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::S
         nameservers: vec![],
         first_uid: own.first_uid(),
         limits: Limits { instances: 400, networks_ready, ..Limits::default() },
+        first: node::Program::new(&std::fs::read(guest()).unwrap()).unwrap(),
         backend: Backend::Direct,
     };
     host::Settings {
         name: "here".into(),
         node,
-        guest: std::fs::read(guest()).unwrap(),
         registries_inside: vec![],
         pulled_mb: 10_000,
         image_mb_max: 1_000,

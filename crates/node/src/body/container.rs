@@ -5,15 +5,17 @@ use crate::beginning::{Beginning, files};
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
-use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
+use crate::launch::starter::Waiting;
+use crate::launch::{Started, copy, keep};
 use crate::mounts::Made;
 use crate::network_pool::Slot;
 use crate::shared::Shared;
-use crate::spec::{Spec, Writable, sealed};
+use crate::spec::{Program, Spec, Writable, sealed};
 use crate::sys;
 use crate::written::Written;
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
+use types::start::{Entry, Execute, Place};
 
 #[derive(Debug)]
 pub(crate) struct Container {
@@ -36,7 +38,7 @@ impl Container {
     pub(super) fn start(
         shared: &Shared,
         wanted: &Wanted<'_>,
-        slot: Slot,
+        mut slot: Slot,
         group: Group,
     ) -> Result<Self, CreateError> {
         let spec = wanted.spec;
@@ -45,7 +47,7 @@ impl Container {
             shared.home.cut(&slot.network).doing("take its network away")?;
         }
         let layer = layer_of(spec, &disk, &slot)?;
-        let started = start(shared, wanted, &slot, &group, disk)?;
+        let started = start(shared, wanted, &mut slot, &group, disk)?;
         let hands_over = spec.extras.hands_over;
         Ok(Self { layer, hands_over, ..Self::started(started, slot, group) })
     }
@@ -79,7 +81,7 @@ pub(super) fn layer_of(
 fn start(
     shared: &Shared,
     wanted: &Wanted<'_>,
-    slot: &Slot,
+    slot: &mut Slot,
     group: &Group,
     disk: OwnedFd,
 ) -> Result<Started, CreateError> {
@@ -87,53 +89,58 @@ fn start(
     let made = |scratch| shared.stores.scratches.make(scratch, slot.root);
     let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
     let scratch = scratch.doing("make its folders of limited size")?;
-    let mut fds =
-        descriptors(shared, wanted, slot, group, disk).doing("prepare what it inherits")?;
-    fds.scratch = scratch
-        .into_iter()
-        .map(keep)
-        .collect::<Result<_, _>>()
-        .doing("prepare what it inherits")?;
-    let mounts = mounts(shared, spec, slot)?;
-    let places: Vec<_> = mounts.iter().map(|(path, made)| (*path, made.sort)).collect();
-    fds.mounts = mounts
-        .into_iter()
-        .map(|(_, made)| keep(made.mount))
-        .collect::<Result<_, _>>()
-        .doing("prepare what it inherits")?;
-    let folders: Vec<_> = spec.scratch.iter().map(|scratch| scratch.path.as_str()).collect();
-    let words = Words {
-        arguments: &spec.first.arguments,
-        environment: &spec.first.environment,
-        hostname: &spec.hostname,
-        workdir: &spec.workdir,
-        folders: &folders,
-        places: &places,
-        user: spec.user,
-        open_files: shared.open_files,
-        shared_memory_mb: shared.settings.limits.shared_memory_mb,
-        terminals: shared.settings.limits.terminals,
+    let (places, mounts) = mounts(shared, spec, slot)?;
+    let parts = parts(shared, wanted, slot).doing("prepare what it inherits")?;
+    let groups = group.entrances().doing("open its control groups")?;
+    let program = Some(&spec.first.program).filter(|program| !shared.starter.is_of(program));
+    let entry = Entry {
+        hostname: spec.hostname.clone(),
+        workdir: spec.workdir.clone(),
+        uid: spec.user.uid,
+        gid: spec.user.gid,
+        groups: groups.len(),
+        layers: parts.layers.len(),
+        scratch: spec.scratch.iter().map(|scratch| scratch.path.clone()).collect(),
+        mounts: places,
+        has_listener: parts.listener.is_some(),
+        has_config: parts.config.is_some(),
+        execute: program.map(|_| Execute {
+            arguments: spec.first.arguments.clone(),
+            environment: spec.first.environment.clone(),
+        }),
     };
-    Ok(launch::start(&Launch::new(fds, words, &shared.filter))?)
+    let single = [Some(&disk), parts.listener.as_ref(), parts.config.as_ref()];
+    let [disk, listener, config] = single.map(Option::into_iter);
+    let descriptors: Vec<_> = (groups.iter().chain(&parts.layers).chain(disk))
+        .chain(scratch.iter().chain(&mounts).chain(listener).chain(config))
+        .chain(program.map(Program::fd))
+        .map(AsFd::as_fd)
+        .collect();
+    let ready = slot.first.take().filter(Waiting::is_alive);
+    let waiting = ready.map_or_else(|| slot.fork(&shared.starter), Ok)?;
+    Ok(waiting.enter(&entry, &descriptors)?)
 }
 
-/// Makes the mounts of volumes, drives and the like, with their paths.
-fn mounts<'s>(
+/// Makes the mounts of volumes, drives and the like, with their places.
+fn mounts(
     shared: &Shared,
-    spec: &'s Spec,
+    spec: &Spec,
     slot: &Slot,
-) -> Result<Vec<(&'s str, Made)>, CreateError> {
-    let mut mounts = Vec::new();
+) -> Result<(Vec<Place>, Vec<OwnedFd>), CreateError> {
+    let (mut places, mut mounts) = (Vec::new(), Vec::new());
     for mount in &spec.extras.mounts {
         match mount.make(&shared.stores, slot) {
-            Ok(made) => mounts.push((mount.path.as_str(), made)),
+            Ok(Made { mount: made, sort }) => {
+                places.push(Place { path: mount.path.clone(), sort });
+                mounts.push(made);
+            }
             Err(error) if mount.may_be_missing() => {
                 tracing::warn!(%error, instance = %spec.id, place = mount.path, "it starts without a drive");
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(mounts)
+    Ok((places, mounts))
 }
 
 pub(super) fn writable(
@@ -183,31 +190,5 @@ pub(super) fn parts(shared: &Shared, wanted: &Wanted<'_>, slot: &Slot) -> io::Re
         layers: under.chain(own).map(|view| Ok(keep(view?)?)).collect::<io::Result<_>>()?,
         listener: listener.map(keep).transpose()?,
         config: config.map(keep).transpose()?,
-    })
-}
-
-fn descriptors(
-    shared: &Shared,
-    wanted: &Wanted<'_>,
-    slot: &Slot,
-    group: &Group,
-    disk: OwnedFd,
-) -> io::Result<Fds> {
-    let spec = wanted.spec;
-    let Parts { layers, listener, config } = parts(shared, wanted, slot)?;
-    Ok(Fds {
-        groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
-        network: copy(&slot.network)?,
-        users: copy(&slot.users)?,
-        layers,
-        disk: keep(disk)?,
-        scratch: Vec::new(),
-        mounts: Vec::new(),
-        devices: copy(&slot.devices)?,
-        program: copy(spec.first.program.fd())?,
-        null: copy(&shared.null)?,
-        output: copy(&slot.console)?,
-        listener,
-        config,
     })
 }

@@ -8,6 +8,8 @@ pub enum LaunchError {
     Step { what: String, source: Errno },
     #[error("failed to start a process")]
     Clone(#[source] Errno),
+    #[error("the new process has ended without saying why")]
+    Ended,
     #[error("a text for the new process contains a zero byte")]
     ZeroByte(#[from] std::ffi::NulError),
     /// The external program that starts instances failed.

@@ -92,9 +92,9 @@ impl Filter {
         Self { code }
     }
 
-    /// Returns the program for the kernel. Valid as long as `self`.
-    pub(super) fn program(&self) -> libc::sock_fprog {
-        libc::sock_fprog { len: fit(self.code.len()), filter: self.code.as_ptr().cast_mut() }
+    /// Returns the kernel's instructions: code, jump if true, jump if false, operand.
+    pub(super) fn instructions(&self) -> Vec<(u16, u8, u8, u32)> {
+        self.code.iter().map(|one| (one.code, one.jt, one.jf, one.k)).collect()
     }
 }
 

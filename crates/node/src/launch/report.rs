@@ -1,4 +1,4 @@
-//! What the new processes report, which they write into memory that they share with the node.
+//! What a new process reports, which it writes into memory that it shares with the node.
 
 pub(super) const SAID_BYTES: usize = 160;
 
@@ -6,14 +6,13 @@ pub(super) struct Report {
     pub(super) failed: bool,
     pub(super) step: usize,
     pub(super) errno: i32,
-    pub(super) second: i32,
     /// The kernel's message, if any, up to the first zero.
     pub(super) said: [u8; SAID_BYTES],
 }
 
 impl Report {
     pub(super) fn new() -> Self {
-        Self { failed: false, step: 0, errno: 0, second: 0, said: [0; SAID_BYTES] }
+        Self { failed: false, step: 0, errno: 0, said: [0; SAID_BYTES] }
     }
 
     /// Returns the kernel's message in brackets, or nothing.

@@ -5,7 +5,7 @@ use super::error::LaunchError;
 use super::plan::{PROGRAM, ROOT, overlay, pointers};
 use super::report::Report;
 use super::step::{Pointers, Step, Task};
-use super::{CONFIG_FD, LISTENER_FD, child, describe};
+use super::{CONFIG_FD, LISTENER_FD, child};
 use crate::number::fit;
 use crate::sys::{self, SignalsBlocked};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
@@ -53,14 +53,14 @@ pub(crate) fn start(tool: &Tool<'_>) -> Result<Pid, LaunchError> {
     let mut report = Report::new();
     let steps = tool.steps()?;
     let mut stack = vec![0_u8; sys::STACK_BYTES];
-    let task = Task { steps: &raw const *steps, report: &raw mut report, first_step: 0 };
+    let task = Task { steps: &raw const *steps, report: &raw mut report };
     let blocked = SignalsBlocked::new();
-    let pid = child::spawn_held(&task, sys::stack_top(&mut stack), child::Table::Copied);
+    let pid = child::spawn_held(&task, sys::stack_top(&mut stack));
     drop(blocked);
     let pid = pid.map_err(LaunchError::Clone)?;
     if report.errno != 0 {
         sys::reap(pid);
-        let what = describe(&steps, &[], report.step);
+        let what = describe(&steps, report.step) + &report.said();
         return Err(LaunchError::Step { what, source: io::Errno::from_raw_os_error(report.errno) });
     }
     Ok(pid)
@@ -98,4 +98,8 @@ impl Tool<'_> {
         });
         Ok(steps)
     }
+}
+
+fn describe(steps: &[Step], number: usize) -> String {
+    steps.get(number).map_or_else(|| format!("do step {number}"), Step::describe)
 }

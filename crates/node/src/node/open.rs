@@ -11,7 +11,8 @@ use crate::drives::Drives;
 use crate::error::{Doing, OpenError};
 use crate::facts::Journal;
 use crate::instance::Instance;
-use crate::launch::filter::Filter;
+use crate::launch::rules;
+use crate::launch::starter::Starter;
 use crate::net::{Home, Rules};
 use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
@@ -26,6 +27,7 @@ use crate::snapshots::Snapshots;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
 use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -58,25 +60,28 @@ impl Node {
         stores.snapshots.collect();
         // Until now the earlier node's rules were in place, which know all instances that are
         // alive.
-        let rules = write_rules(&settings, &capacity, &found)?;
+        let firewall = write_rules(&settings, &capacity, &found)?;
 
         let registry = Arc::new(Mutex::new(Registry::default()));
         let watched = Arc::clone(&registry);
         let watch = Watch::start(move |slot| ended(&watched, slot)).doing("watch processes")?;
         let running = found.iter().filter(|instance| instance.body.process().is_some());
         let taken = running.map(|instance| instance.slot).collect();
-        let networks = NetworkPool::open(Arc::clone(&home), &settings, taken)
-            .doing("prepare the pool of networks")?;
         let null = File::options().read(true).write(true).open("/dev/null");
-        let null = null.doing("open /dev/null")?.into();
+        let null: OwnedFd = null.doing("open /dev/null")?.into();
         lift_file_limit();
         lift_terminal_limit(&settings.limits);
         let open_files = open_files_max(&settings);
-        let (filter, drive_mb) = (Filter::new(), AtomicU32::new(capacity.drive_mb));
+        let starter =
+            Arc::new(Starter::new(settings.first.clone(), rules::of(&settings, open_files)));
+        let networks = NetworkPool::open(Arc::clone(&home), Arc::clone(&starter), &settings, taken)
+            .doing("prepare the pool of networks")?;
+        let drive_mb = AtomicU32::new(capacity.drive_mb);
         let shared =
-            Shared { settings, stores, groups, home, filter, null, boot, open_files, drive_mb };
+            Shared { settings, stores, groups, home, starter, null, boot, open_files, drive_mb };
         let tunnels = crate::tunnel::pool(&shared.settings.limits);
-        let node = Self { shared, networks, watch, registry, rules, tunnels, _lock: lock };
+        let node =
+            Self { shared, networks, watch, registry, rules: firewall, tunnels, _lock: lock };
         for instance in found {
             node.admit(Arc::new(instance)).doing("watch an instance")?;
         }

@@ -1,7 +1,7 @@
 //! The OCI configuration of an instance, with the same isolation as [`crate::launch`].
 
 use super::seccomp;
-use crate::launch::plan::{
+use crate::launch::rules::{
     CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS, OUT_OF_MEMORY_SCORE,
 };
 use crate::launch::tool::ROOT_FOLDER;
@@ -73,7 +73,7 @@ fn process(spec: &Spec, open_files: u64) -> Value {
             { "type": "RLIMIT_NOFILE", "soft": open_files, "hard": open_files },
         ],
         "noNewPrivileges": true,
-        "oomScoreAdj": OUT_OF_MEMORY_SCORE.to_str().ok().and_then(|score| score.parse::<i32>().ok()),
+        "oomScoreAdj": OUT_OF_MEMORY_SCORE,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Descriptors of the machine do not get into instances, neither by inheritance nor by name.
 
-use crate::machine::{Machine, run};
+use crate::machine::{Machine, PATIENCE, await_that, run};
 use crate::program;
 use node::Exit;
 use std::fs::File;
@@ -17,6 +17,45 @@ fn only_what_was_passed_is_open() {
     rustix::io::fcntl_setfd(&folder, leaking).unwrap();
     let script = "sleep 9 & for process in 1 $!; do ls /proc/$process/fd; readlink /proc/$process/fd/0; done";
     assert_eq!(machine.outcome(&node, script).1, "0\n1\n2\n/dev/null\n".repeat(2));
+}
+
+/// The node's own first program is not executed in the instance, so nothing is closed by that.
+#[test]
+fn a_fork_of_the_starter_has_nothing_of_the_machine_open() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut spec = machine.shell("guest", "");
+    spec.first.program = machine.settings.first.clone();
+    spec.first.listen = Some(8080);
+    spec.first.config = Some(b"{}".to_vec());
+    node.create(&spec).unwrap();
+    await_that("an answer of the guest", || node.dial(&spec.id, 8080, PATIENCE).is_ok());
+    // Those that still wait have the socket on which they are told what they are.
+    let open: Vec<_> =
+        children().into_iter().map(open_files).filter(|open| is_guest(open)).collect();
+    assert_eq!(open.len(), 1, "{open:?}");
+    let passed = ["/dev/null", "/console", "socket:", "anon_inode:[event", "pipe:"];
+    for file in &open[0] {
+        assert!(passed.iter().any(|start| file.starts_with(start)), "{file} in {open:?}");
+    }
+}
+
+fn children() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let text = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
+    let texts: Vec<_> = tasks.map(|task| text(task.unwrap()).unwrap()).collect();
+    texts.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
+}
+
+fn open_files(process: String) -> Vec<String> {
+    let entries = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let target = |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).unwrap();
+    entries.map(|entry| target(entry.unwrap()).to_string_lossy().into_owned()).collect()
+}
+
+/// Returns true for a process with an event loop, which only guests have.
+fn is_guest(open: &[String]) -> bool {
+    open.iter().any(|file| file.contains("eventpoll"))
 }
 
 /// The working directory comes from images and tenants. In CVE-2024-21626 it named a folder that

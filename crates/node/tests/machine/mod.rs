@@ -134,8 +134,17 @@ pub(crate) fn settings(folder: &Path, name: String) -> Settings {
         nameservers: vec!["192.0.2.53".parse().unwrap()],
         first_uid: 2_000_000_000,
         limits: Limits { networks_ready: 4, ..Limits::default() },
+        first: starter(),
         backend: backend(),
     }
+}
+
+/// The program that instances are forked from, which `tools/guest` makes.
+fn starter() -> Program {
+    static STARTER: OnceLock<Program> = OnceLock::new();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/holm-guest");
+    let load = || Program::new(&std::fs::read(file).expect("what tools/guest makes")).unwrap();
+    STARTER.get_or_init(load).clone()
 }
 
 /// The environment variable that names the backend for all tests.

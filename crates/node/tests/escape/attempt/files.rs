@@ -58,6 +58,19 @@ fn ways_out() -> Outcome {
 }
 
 pub(super) const FILES: &[Attempt] = &[
+    ("leave the root by changing it twice", || {
+        // A process whose folder is outside of its root can climb to the root of the namespace.
+        let outside = File::open("/")?;
+        fs::create_dir_all("/tmp/inner")?;
+        rustix::process::chroot("/tmp/inner")?;
+        rustix::process::fchdir(&outside)?;
+        for _ in 0..64 {
+            rustix::process::chdir("..")?;
+        }
+        rustix::process::chroot(".")?;
+        let same = fs::metadata("/tmp/inner").is_ok() && fs::metadata("/layers").is_err();
+        if same { Err(refused()) } else { Ok("another root".into()) }
+    }),
     ("settings of the kernel", || {
         let paths = [
             "/proc/sys/kernel/core_pattern",
