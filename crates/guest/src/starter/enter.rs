@@ -88,7 +88,6 @@ fn enter(entry: &Entry, given: Given) -> Result<(), Failure> {
     drop((given, root, proc, devices));
 
     sethostname(entry.hostname.as_bytes()).doing("set its host name")?;
-    // It leads a session already if it is process 1 of a fork that did.
     setsid().doing("begin a session")?;
     make_folders(&entry.workdir)?;
     chdir(&*entry.workdir).doing(format!("enter the folder {}", entry.workdir))
