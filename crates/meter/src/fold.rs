@@ -19,6 +19,7 @@
 //! `through`; a fact before that takes the excess back. As long as facts come in order, only the
 //! new ones are looked at. If a fact comes late it is put in its place, and all facts of the life
 //! are gone through again: what was reported before is taken back, and the right use is reported.
+//! The order of requests means nothing, so a late one is only counted, however many there were.
 //!
 //! **A machine that stopped.** Instances of an earlier start of a machine cannot have run after
 //! that start's last proof of life (`cut`), whatever the next start says about when it found them
@@ -61,8 +62,8 @@ struct Course {
     cut: Option<i64>,
 }
 
-/// Continues with facts that come after all known ones. `None` if one of them does not, or has
-/// another boot than the others; then all facts have to be gone through.
+/// Continues with facts that come after all known ones, or whose order means nothing. `None` if one
+/// of them is late, or has another boot than the others; then all facts have to be gone through.
 pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[FactRow]) -> Option<Vec<Use>> {
     if life.cut.is_some() {
         // It has known two starts of its machine, and which of them it is on in is not kept.
@@ -71,14 +72,16 @@ pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[FactRow]) -> Opt
     let anchor = anchor_of(life, fresh)?;
     let anchors: Anchors = anchor.iter().map(|anchor| (anchor.stamp.boot, *anchor)).collect();
     let facts = ordered(fresh.iter(), &anchors);
-    if facts.first().is_some_and(|(place, _)| life.last.as_ref().is_some_and(|last| place < last)) {
+    let late = |(place, _): &(FactPosition, _)| life.last.as_ref().is_some_and(|last| place < last);
+    if measure != Measure::Events && facts.first().is_some_and(late) {
         return None;
     }
     let boot = anchor.map_or(0, |anchor| anchor.stamp.boot);
     let Life { phase, level, began_at, through, cut, .. } = *life;
     let mut course = Course { measure, phase, level, began_at, through, boot, cut };
     let uses = course.run(&facts);
-    (life.anchor, life.last) = (anchor, facts.into_iter().next_back().map(|(place, _)| place));
+    life.anchor = anchor;
+    life.last = life.last.take().max(facts.into_iter().next_back().map(|(place, _)| place));
     course.leave(life);
     Some(uses)
 }
@@ -244,8 +247,8 @@ impl Course {
             Change::Ended => self.phase = Phase::Ended,
             Change::Requested { count } => {
                 uses.push(Use::Point { at, count: count.into() });
-                self.began_at = self.began_at.or(Some(at));
-                self.through = at;
+                self.began_at = Some(self.began_at.map_or(at, |began_at| began_at.min(at)));
+                self.through = self.through.max(at);
             }
         }
         self.boot = if boot == 0 { self.boot } else { boot };

@@ -36,12 +36,18 @@ fn fact(id: usize, at: i64, change: (i64, i64), stamp: Option<(i64, i64)>) -> Fa
 }
 
 /// Takes facts in as the intake does, with proofs made up by the test.
-fn take(life: &mut Life, known: &mut Vec<FactRow>, fresh: &[FactRow], hours: &mut Hours) {
+fn take(
+    life: &mut Life,
+    measure: Measure,
+    known: &mut Vec<FactRow>,
+    fresh: &[FactRow],
+    hours: &mut Hours,
+) {
     known.extend_from_slice(fresh);
-    let uses = go_on(life, Measure::Runtime, fresh).unwrap_or_else(|| {
+    let uses = go_on(life, measure, fresh).unwrap_or_else(|| {
         let ids = fresh.iter().map(|fact| fact.id.as_str()).collect();
         let proof = |boot| Ok::<_, Infallible>(Some(Proof { at: 0, uptime_ms: boot * 1000 }));
-        begin_again(life, Measure::Runtime, known, &ids, proof).unwrap()
+        begin_again(life, measure, known, &ids, proof).unwrap()
     });
     hours.add((1, 1), &uses);
 }
@@ -125,12 +131,24 @@ fn nothing_outlives_its_machine() {
         if reversed {
             facts.reverse();
         }
-        facts
-            .iter()
-            .for_each(|fact| take(&mut life, &mut known, std::slice::from_ref(fact), &mut hours));
+        for fact in &facts {
+            let fresh = std::slice::from_ref(fact);
+            take(&mut life, Measure::Runtime, &mut known, fresh, &mut hours);
+        }
         // The last proof of boot 1 is 1000 on its steady clock, 900 ms after the start.
         assert_eq!(hours.added().iter().map(|added| added.amount).sum::<i64>(), 9000);
     }
+}
+
+#[test]
+fn a_late_request_is_counted_without_looking_at_the_others() {
+    let mut life = life();
+    for (id, at) in [500, 500, 100, 300].into_iter().enumerate() {
+        let uses = go_on(&mut life, Measure::Events, &[fact(id, at, (8, 1), None)]);
+        assert_eq!(uses, Some(vec![Use::Point { at, count: 1 }]));
+    }
+    assert_eq!((life.began_at, life.through), (Some(100), 500));
+    assert_eq!(life.last.map(|last| (last.at, last.id)), Some((500, "f1".into())));
 }
 
 fn any_fact() -> impl Strategy<Value = Told> {
@@ -143,6 +161,7 @@ proptest! {
     /// in between, the hours equal those of going through all facts once.
     #[test]
     fn the_order_of_arrival_does_not_matter(
+        measure in proptest::sample::select(vec![Measure::Runtime, Measure::Events, Measure::Storage]),
         facts in proptest::collection::vec(any_fact(), 1..14),
         order in proptest::collection::vec(any::<u64>(), 14),
         pieces in proptest::collection::vec((1_usize..4, 0_i64..6 * H), 14),
@@ -156,7 +175,7 @@ proptest! {
         for (length, roll_to) in pieces {
             let fresh: Vec<_> = facts.drain(..length.min(facts.len())).collect();
             if !fresh.is_empty() {
-                take(&mut life, &mut known, &fresh, &mut hours);
+                take(&mut life, measure, &mut known, &fresh, &mut hours);
             }
             if life.phase == Phase::On && life.through < roll_to {
                 hours.add((1, 1), &[Use::Span { from: life.through, to: roll_to, level: life.level }]);
@@ -165,7 +184,7 @@ proptest! {
         }
         prop_assert!(facts.is_empty() || known.len() >= 14);
         let mut expect = Hours::default();
-        expect.add((1, 1), &whole(&life, Measure::Runtime, &known));
+        expect.add((1, 1), &whole(&life, measure, &known));
         prop_assert_eq!(hours.added(), expect.added());
         prop_assert!(hours.added().iter().all(|added| (0..=50 * H).contains(&added.amount)));
     }

@@ -116,6 +116,11 @@ const ALL: &[Migration] = &[
         name: "calls by machine",
         sql: include_str!("../migrations/0030_calls_by_machine.sql"),
     },
+    Migration {
+        number: 31,
+        name: "facts by time",
+        sql: include_str!("../migrations/0031_facts_by_time.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

@@ -62,6 +62,13 @@ pub fn facts_of(tx: &mut Tx<'_>, life: i64) -> Result<Vec<FactRow>, Error> {
     tx.query(TABLE, &sql, params![life])?.iter().map(read).collect()
 }
 
+/// Returns the sum of the amounts of a life's facts of one kind between two times.
+pub fn sum(tx: &mut Tx<'_>, life: i64, kind: i64, from: i64, to: i64) -> Result<i64, Error> {
+    let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM usage_facts
+               WHERE life_id = $1 AND kind = $2 AND at >= $3 AND at < $4";
+    tx.find(TABLE, sql, params![life, kind, from, to])?.map_or(Ok(0), |row| row.int(0))
+}
+
 fn values(fact: &FactRow) -> [Value; 8] {
     let stamp = fact.stamp.unwrap_or(Stamp { boot: 0, uptime_ms: 0 });
     [
