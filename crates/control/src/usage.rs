@@ -151,7 +151,7 @@ pub(crate) fn store_snapshot(
     note(context, tx, snapshot, &owner, (number, Change::Stored { bytes }))
 }
 
-/// Notes a change of a resource that happens now.
+/// Notes a change of a resource that happens now, after all that were noted before.
 fn note(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -168,7 +168,7 @@ fn note(
         stamp: None,
         change,
     };
-    meter::take_in(tx, &[fact])?;
+    meter::take_next(tx, fact)?;
     Ok(())
 }
 

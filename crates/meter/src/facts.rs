@@ -9,6 +9,10 @@ use types::usage::Measure;
 /// sum overflows.
 pub(crate) const LEVEL_MAX: i64 = 1 << 40;
 
+/// How [`Change::Stored`] and [`Change::Requested`] are written.
+pub(crate) const STORED: i64 = 7;
+pub(crate) const REQUESTED: i64 = 8;
+
 /// Something that happened to the thing that a subject names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageFact {
@@ -77,6 +81,18 @@ impl UsageFact {
         }
     }
 
+    /// Returns a fact that says again what a stored one says, under an id of its own.
+    pub(crate) fn again(subject: &str, fact: &FactRow) -> Option<Self> {
+        Some(Self {
+            id: format!("{}-again", fact.id),
+            subject: subject.to_owned(),
+            number: fact.number.unsigned_abs(),
+            at: Timestamp::from_ms(fact.at),
+            stamp: None,
+            change: Change::read(fact.kind, fact.amount)?,
+        })
+    }
+
     pub(crate) fn stored(&self, life: i64) -> FactRow {
         let (kind, amount) = self.change.written();
         FactRow {
@@ -102,8 +118,8 @@ impl Change {
             Self::Resumed => (4, 0),
             Self::Alive => (5, 0),
             Self::Ended => (6, 0),
-            Self::Stored { bytes } => (7, i64::try_from(bytes).unwrap_or(i64::MAX)),
-            Self::Requested { count } => (8, count.into()),
+            Self::Stored { bytes } => (STORED, i64::try_from(bytes).unwrap_or(i64::MAX)),
+            Self::Requested { count } => (REQUESTED, count.into()),
             Self::Activated => (9, 0),
             Self::Deactivated => (10, 0),
         }
@@ -119,8 +135,8 @@ impl Change {
             4 => Self::Resumed,
             5 => Self::Alive,
             6 => Self::Ended,
-            7 => Self::Stored { bytes: u64::try_from(amount).ok()? },
-            8 => Self::Requested { count: memory()? },
+            STORED => Self::Stored { bytes: u64::try_from(amount).ok()? },
+            REQUESTED => Self::Requested { count: memory()? },
             9 => Self::Activated,
             10 => Self::Deactivated,
             _ => return None,

@@ -1,19 +1,21 @@
 //! The intake of facts and owners, which come in any order. What follows from them is written in
 //! the same transaction, so the hours always agree with the facts.
 
-use crate::facts::UsageFact;
+use crate::facts::{STORED, UsageFact};
 use crate::fold::{self, Use};
 use crate::hours::Hours;
 use crate::prices::HOUR_MS;
 use std::collections::{BTreeMap, BTreeSet};
 use store::usage::{self, Correction, FactRow, Life, Owner};
-use store::{Error, Tx};
+use store::{Error, Store, Tx};
 use types::Timestamp;
 
 /// Limits beyond which a fact is an error of its machine: how far its time may lie in the future,
 /// and the longest uptime of a steady clock.
 const AHEAD_MAX_MS: i64 = 24 * HOUR_MS;
 const MONO_MAX_MS: i64 = 100 * 366 * 24 * HOUR_MS;
+/// Most lives that are put in order in one transaction.
+const LIVES: i64 = 100;
 /// A change to a day that has been over for this long is noted as a correction.
 const LATE_MS: i64 = 24 * HOUR_MS;
 
@@ -54,6 +56,58 @@ pub fn register(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<(), Err
 pub fn take_in(tx: &mut Tx<'_>, facts: &[UsageFact]) -> Result<Taken, Error> {
     let mut taken = Taken::default();
     let facts = sort_out(facts, tx.world().now(), &mut taken);
+    keep(tx, &facts, taken)
+}
+
+/// Takes in what happens now to something whose row the caller has locked, after everything that
+/// has happened to it. The calendar cannot say so: it may be set back, and those of two servers
+/// differ. Then the fact has the time of the one before it, and a greater number.
+pub fn take_next(tx: &mut Tx<'_>, mut fact: UsageFact) -> Result<Taken, Error> {
+    let lives = usage::lock(tx, &[fact.subject.as_str()])?;
+    if let Some(last) = lives.first().and_then(|life| life.last.as_ref()) {
+        fact.at = fact.at.max(Timestamp::from_ms(last.at));
+        fact.number = fact.number.max(last.number.unsigned_abs().saturating_add(1));
+    }
+    // However far ahead the clock was at the fact before: one that were refused would be lost.
+    keep(tx, &BTreeMap::from([(fact.id.as_str(), &fact)]), Taken::default())
+}
+
+/// Puts stored things right whose facts were taken in by the calendar alone, as earlier releases
+/// did: what happened last, by its number, happens again after the others. Returns how many there
+/// were. There are none the next time.
+pub async fn put_in_order(store: &Store) -> Result<u64, Error> {
+    let (mut after, mut done) = (String::new(), 0);
+    loop {
+        let from = std::mem::take(&mut after);
+        let subjects = store.write(move |tx| put_some_in_order(tx, &from)).await?;
+        let Some(last) = subjects.last() else { return Ok(done) };
+        after.clone_from(last);
+        done += subjects.len() as u64;
+    }
+}
+
+fn put_some_in_order(tx: &mut Tx<'_>, after: &str) -> Result<Vec<String>, Error> {
+    let subjects = usage::lives_out_of_order(tx, STORED, after, LIVES)?;
+    let names: Vec<&str> = subjects.iter().map(String::as_str).collect();
+    for life in usage::lock(tx, &names)? {
+        let newest = usage::facts_of(tx, life.id)?.into_iter().max_by_key(|fact| fact.number);
+        let late =
+            |fact: &FactRow| life.last.as_ref().is_some_and(|last| fact.number > last.number);
+        if let Some(fact) =
+            newest.filter(late).and_then(|fact| UsageFact::again(&life.subject, &fact))
+        {
+            take_next(tx, fact)?;
+        }
+    }
+    Ok(subjects)
+}
+
+/// Stores facts, and what follows from those that are new.
+fn keep(
+    tx: &mut Tx<'_>,
+    facts: &BTreeMap<&str, &UsageFact>,
+    mut taken: Taken,
+) -> Result<Taken, Error> {
     let subjects: BTreeSet<&str> = facts.values().map(|fact| fact.subject.as_str()).collect();
     let subjects: Vec<&str> = subjects.into_iter().collect();
     let mut lives = usage::lock(tx, &subjects)?;

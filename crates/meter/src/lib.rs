@@ -32,7 +32,7 @@ mod verify;
 
 pub use answer::{answer, corrections, resource_types, spent};
 pub use facts::{Change, UsageFact};
-pub use intake::{Taken, register, take_in};
+pub use intake::{Taken, put_in_order, register, take_in, take_next};
 pub use keep_up::{pack, roll};
 pub use money::{BadAmount, Money, Price, Quantity};
 pub use prices::PriceBook;

@@ -18,6 +18,8 @@ on_both!(
     a_dead_machine_costs_nothing_more,
     a_fact_counts_once_and_contradictions_are_told,
     a_late_fact_is_seen_as_a_correction,
+    what_is_stored_changes_when_it_is_said_whatever_the_clock_says,
+    what_was_billed_after_its_end_is_put_in_order,
     types_are_told_that_were_used,
     the_first_owner_stands,
 );
@@ -231,6 +233,59 @@ async fn a_late_fact_is_seen_as_a_correction(place: Place) {
         .map(|(class, correction)| (class.dimension, correction.noted_at, correction.amount))
         .collect();
     assert_eq!(told, [(Dimension::SandboxRuntime, place.now(), -6000 * 1024)]);
+}
+
+async fn what_is_stored_changes_when_it_is_said_whatever_the_clock_says(place: Place) {
+    register(&place, "disk", owner("main", Dimension::VolumeStorage, "disk", "")).await;
+    register(&place, "name", owner("main", Dimension::CustomDomainTime, "name", "")).await;
+    let say = async |ms: i64, number: u64, change: Change| {
+        place.set(MONDAY + ms);
+        let subject = if number == 0 { "name" } else { "disk" };
+        let fact = UsageFact { number, ..fact(subject, ms, change) };
+        place.store.write(move |tx| meter::take_next(tx, fact.clone())).await.unwrap();
+    };
+    // The clock is set back by two seconds in between, and by three days at the end.
+    say(10_000, 1, Change::Stored { bytes: 1 << 30 }).await;
+    say(8000, 2, Change::Stored { bytes: 2 << 30 }).await;
+    say(20_000, 3, Change::Stored { bytes: 1 << 30 }).await;
+    say(19_700, 4, Change::Stored { bytes: 0 }).await;
+    say(10_000, 0, Change::Activated).await;
+    say(9000, 0, Change::Deactivated).await;
+    place.set(MONDAY + 40 * HOUR);
+    assert_eq!(used(&place).await, 20.0);
+    say(80 * HOUR, 5, Change::Stored { bytes: 1 << 30 }).await;
+    say(8 * HOUR, 6, Change::Stored { bytes: 0 }).await;
+    place.set(MONDAY + 100 * HOUR);
+    let days = Window { start: at(MONDAY), end: at(MONDAY + 96 * HOUR) };
+    let all = Question { window: days, ..question(&[GroupBy::BillingDimension]) };
+    assert_eq!(ask(&place, &all).await.total.usage.units(), 20.0);
+    assert_eq!(meter::verify(&place.store, days).await.unwrap().differences, []);
+}
+
+async fn what_was_billed_after_its_end_is_put_in_order(place: Place) {
+    place.set(MONDAY + 30 * HOUR);
+    let stored = |subject: &str, ms: i64, number: u64, bytes: u64| UsageFact {
+        number,
+        ..fact(subject, ms, Change::Stored { bytes })
+    };
+    for subject in ["deleted", "resized", "kept"] {
+        register(&place, subject, owner("main", Dimension::VolumeStorage, subject, "")).await;
+    }
+    let deleted = [stored("deleted", 12_000, 1, 9 << 30), stored("deleted", 11_000, 2, 0)];
+    let resized = [
+        stored("resized", 12_000, 1, 9 << 30),
+        stored("resized", 11_000, 2, 1 << 30),
+        stored("kept", 12_000, 1, 1 << 30),
+        stored("kept", 13_000, 2, 0),
+    ];
+    take_in(&place, [&deleted[..], &resized[..]].concat()).await;
+    meter::roll(&place.store, place.now()).await.unwrap();
+    assert!(used(&place).await > 1e6);
+    assert_eq!(meter::put_in_order(&place.store).await.unwrap(), 2);
+    assert_eq!(used(&place).await, 1.0 + (30 * HOUR - 11_000) as f64 / 1000.0);
+    assert_eq!(meter::put_in_order(&place.store).await.unwrap(), 0);
+    let window = question(&[]).window;
+    assert_eq!(meter::verify(&place.store, window).await.unwrap().differences, []);
 }
 
 async fn types_are_told_that_were_used(place: Place) {

@@ -34,6 +34,7 @@ pub fn count(taken: &Taken) {
 /// Moves usage of running things into completed hours, and packs these, until `ending`.
 pub(super) async fn run(control: &Control, ending: &CancellationToken) {
     let settings = &control.settings.bill;
+    put_in_order(control).await;
     let mut since_packed = Duration::ZERO;
     while ending.run_until_cancelled(tokio::time::sleep(settings.roll_every)).await.is_some() {
         match meter::roll(&control.store, control.world.now()).await {
@@ -49,6 +50,21 @@ pub(super) async fn run(control: &Control, ending: &CancellationToken) {
             if let Err(error) = meter::pack(&control.store, control.world.now()).await {
                 tracing::error!(%error, "hours of usage could not be packed; it is tried again");
             }
+        }
+    }
+}
+
+/// Ends the usage of what earlier releases went on to bill after a clock was set back. What fails is
+/// done at the next start.
+async fn put_in_order(control: &Control) {
+    match meter::put_in_order(&control.store).await {
+        Ok(0) => {}
+        Ok(number) => tracing::warn!(
+            number,
+            "usage of stored things went on after they had changed or were deleted, because a clock was set back; it is corrected"
+        ),
+        Err(error) => {
+            tracing::error!(%error, "usage could not be put in order; it is tried again at the next start")
         }
     }
 }

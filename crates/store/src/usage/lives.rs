@@ -246,6 +246,20 @@ pub fn lives_after(tx: &mut Tx<'_>, subject: &str, limit: i64) -> Result<Vec<Lif
     tx.query(TABLE, &sql, params![subject, limit])?.iter().map(read).collect()
 }
 
+/// Returns up to `limit` subjects after a subject whose last fact is of this kind, although another
+/// has a greater number.
+pub fn lives_out_of_order(
+    tx: &mut Tx<'_>,
+    kind: i64,
+    subject: &str,
+    limit: i64,
+) -> Result<Vec<String>, Error> {
+    let sql = "SELECT subject FROM usage_lives WHERE last_kind = $1 AND subject > $2 AND EXISTS (
+                   SELECT 1 FROM usage_facts f WHERE f.life_id = usage_lives.id AND f.number > last_number)
+               ORDER BY subject LIMIT $3";
+    tx.query(TABLE, sql, params![kind, subject, limit])?.iter().map(|row| row.text(0)).collect()
+}
+
 fn values(life: &Life) -> Vec<Value> {
     let owner = life.owner.as_ref();
     let last = life.last.as_ref();

@@ -13,11 +13,11 @@ mod series;
 pub use days::{
     Correction, Day, HourTotals, Packed, correct, corrections, put_day, read_days, unpacked_days,
 };
-pub use facts::{FactRow, Met, facts_of, insert_facts};
+pub use facts::{FactRow, Met, facts_of, insert_facts, sum};
 pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
     Anchor, FactPosition, Life, Live, Owner, Phase, Until, is_owned, live, lives_after, lives_in,
-    lock, lock_on, own, save,
+    lives_out_of_order, lock, lock_on, own, save,
 };
 pub use proofs::{Proof, alive, proof};
 pub use series::{Class, Series, class, classes, find_series, read_series};
