@@ -11,7 +11,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use types::World;
 
-/// The clock of the limiter, so that tests control the time.
+/// The steady clock of the world. Setting the calendar back must not lock callers out until the time
+/// has come again.
 #[derive(Clone)]
 struct WorldClock(World);
 
@@ -19,7 +20,8 @@ impl Clock for WorldClock {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
-        Nanos::new(u64::try_from(self.0.now().ms()).unwrap_or_default().saturating_mul(1_000_000))
+        let uptime_ms = u64::try_from(self.0.uptime_ms()).unwrap_or_default();
+        Nanos::new(uptime_ms.saturating_mul(1_000_000))
     }
 }
 
@@ -122,6 +124,21 @@ mod tests {
         assert!(limiter.take("b").is_ok(), "another key is not concerned");
         now.fetch_add(1_000, Ordering::SeqCst);
         assert!(limiter.take("a").is_ok());
+    }
+
+    #[test]
+    fn a_calendar_that_is_set_back_locks_nobody_out() {
+        let (now, uptime_ms) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(1000)));
+        let (calendar, steady) = (Arc::clone(&now), Arc::clone(&uptime_ms));
+        let world = World::new(move || Timestamp::from_ms(calendar.load(Ordering::SeqCst)), |_| {})
+            .with_uptime(move || steady.load(Ordering::SeqCst));
+        let limiter = Limiter::new(Rate { per_second: 1, burst: 1 }, &world);
+        now.store(3 * 86_400_000, Ordering::SeqCst);
+        limiter.take("a").unwrap();
+        limiter.take("a").unwrap_err();
+        now.store(0, Ordering::SeqCst);
+        uptime_ms.fetch_add(1000, Ordering::SeqCst);
+        limiter.take("a").unwrap();
     }
 
     #[test]
