@@ -24,6 +24,8 @@ use types::parts::{Sensitive, Status};
 /// A recurring schedule that was due longer ago than this, when nobody could fire it, waits for its
 /// next time.
 const LATE_MAX_S: i64 = 120;
+/// One that last fired further ahead than this did so by a wrong clock, and goes on from now.
+const AHEAD_MAX_S: i64 = 86_400;
 /// How many characters of a sandbox's refusal are kept.
 const ERROR_CHARACTERS_MAX: usize = 500;
 const INTERRUPTED: &str =
@@ -32,8 +34,8 @@ const INTERRUPTED: &str =
 impl Followed for Schedule {
     const ROUTED: bool = false;
 
-    fn look(_: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
-        Ok(Look { due: due(&held), ..Look::default() })
+    fn look(_: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        Ok(Look { due: due(&held, tx.world().now()), ..Look::default() })
     }
 
     async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
@@ -41,8 +43,29 @@ impl Followed for Schedule {
     }
 }
 
-fn due(held: &Held<Schedule>) -> Option<Timestamp> {
-    held.wish.next_after(held.state.unwrap_or(held.row.created_at), held.state.is_some())
+/// Returns when a schedule has to be looked at.
+fn due(held: &Held<Schedule>, now: Timestamp) -> Option<Timestamp> {
+    due_since(&held.wish, since(held), held.state.is_some(), now)
+}
+
+fn due_since(
+    schedule: &Schedule,
+    since: Timestamp,
+    fired: bool,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let next = schedule.next_after(since, fired);
+    next.map(|next| if is_ahead(schedule, since, now) { now } else { next })
+}
+
+/// Returns when a schedule last fired or, before that, was created.
+fn since(held: &Held<Schedule>) -> Timestamp {
+    held.state.unwrap_or(held.row.created_at)
+}
+
+/// Whether a schedule would stand still until a time that a wrong clock showed.
+fn is_ahead(schedule: &Schedule, since: Timestamp, now: Timestamp) -> bool {
+    schedule.kind == Some(ScheduleType::Cron) && since.since(now) > AHEAD_MAX_S * 1000
 }
 
 /// Marks the firings that an earlier run of this server left open as interrupted.
@@ -91,7 +114,7 @@ fn begin(
 ) -> Result<Option<Shot>, Error> {
     let Some(held) = rows::lock::<Schedule>(tx, id)? else { return Ok(None) };
     let now = control.world.now();
-    let Some(due) = due(&held).filter(|due| *due <= now) else { return Ok(None) };
+    let Some(due) = due(&held, now).filter(|due| *due <= now) else { return Ok(None) };
     let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
         return Ok(None);
     };
@@ -102,7 +125,8 @@ fn begin(
         return Ok(None);
     }
     let once = held.wish.kind == Some(ScheduleType::At);
-    if !once && now.since(due) > LATE_MAX_S * 1000 {
+    let ahead = is_ahead(&held.wish, since(&held), now);
+    if ahead || (!once && now.since(due) > LATE_MAX_S * 1000) {
         rows::put_state(tx, held, Some(now))?;
         return Ok(None);
     }
@@ -181,4 +205,26 @@ fn order(input: &SandboxScheduleInput) -> Bytes {
         body.insert("env".into(), json!(env));
     }
     Bytes::from(Value::Object(body).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_that_fired_by_a_wrong_clock_goes_on_from_now() {
+        let now = Timestamp::from_ms(1_776_300_000_000);
+        let schedule = |kind: &str, value: &str| {
+            serde_json::from_value::<Schedule>(json!({ "type": kind, "value": value })).unwrap()
+        };
+        let often = schedule("cron", "*/5 * * * *");
+        let day = AHEAD_MAX_S * 1000;
+        assert_eq!(due_since(&often, now.plus_ms(3 * day), true, now), Some(now));
+        // Within a day it may have fired by a clock that was set back since, and does not twice.
+        let next = due_since(&often, now.plus_ms(day), true, now);
+        assert!(next.is_some_and(|next| next > now.plus_ms(day)));
+        let once = schedule("at", "2030-01-01T00:00:00Z");
+        let due = due_since(&once, now.plus_ms(3 * day), false, now);
+        assert!(due.is_some_and(|due| due > now.plus_ms(3 * day)));
+    }
 }
