@@ -63,6 +63,9 @@ pub struct Delivery {
 #[derive(Debug, Clone)]
 pub struct Claiming {
     pub now: Timestamp,
+    /// The latest time that a delivery can be put off to. One that is due later was put off by a
+    /// clock that was ahead, and is due.
+    pub latest: Timestamp,
     /// Time at which a claim becomes void unless its outcome was reported.
     pub until: Timestamp,
     pub limit: i64,
@@ -198,16 +201,19 @@ fn context(id: &DeliveryId) -> String {
     format!("deliveries/{id}")
 }
 
-/// Returns when the first pending delivery is due.
-pub fn first_due(tx: &mut Tx<'_>) -> Result<Option<Timestamp>, Error> {
-    let sql = "SELECT due_at FROM deliveries WHERE state = 'pending' ORDER BY due_at, id LIMIT 1";
-    tx.find(TABLE, sql, params![])?.map(|row| row.time(0)).transpose()
+/// Returns whether a pending delivery is due: by its time, or because that is later than `latest`.
+pub fn has_due(tx: &mut Tx<'_>, now: Timestamp, latest: Timestamp) -> Result<bool, Error> {
+    // One statement with `OR` would look at all that are pending.
+    let early = "SELECT 1 FROM deliveries WHERE state = 'pending' AND due_at <= $1 LIMIT 1";
+    let late = "SELECT 1 FROM deliveries WHERE state = 'pending' AND due_at > $1 LIMIT 1";
+    Ok(tx.find(TABLE, early, params![now])?.is_some()
+        || tx.find(TABLE, late, params![latest])?.is_some())
 }
 
 /// Claims due deliveries, taking turns between workspaces, so that none has to wait for the many
 /// calls of another.
 pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error> {
-    let Claiming { now, until, limit, share, busy } = claiming;
+    let Claiming { now, latest, limit, share, busy, .. } = claiming;
     // Rows that are skipped belong to workspaces that have their share in progress, so there are no
     // more of them than deliveries in progress.
     let looked_at = limit + busy.values().sum::<i64>();
@@ -215,9 +221,10 @@ pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error
         TABLE,
         "SELECT id, claim, workspace_id, url, secret, body, attempts, attempts_max FROM (
              SELECT d.*, ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY due_at, id) AS place
-             FROM deliveries d WHERE state = 'pending' AND due_at <= $1) ranked
+             FROM (SELECT * FROM deliveries WHERE state = 'pending' AND due_at <= $1 UNION ALL
+                   SELECT * FROM deliveries WHERE state = 'pending' AND due_at > $4) d) ranked
          WHERE place <= $2 ORDER BY place, due_at, id LIMIT $3",
-        params![*now, *share, looked_at],
+        params![*now, *share, looked_at, *latest],
     )?;
     let (mut busy, mut claimed) = (busy.clone(), Vec::new());
     for row in rows {
@@ -225,7 +232,7 @@ pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error
         if *at_work >= *share || claimed.len() as i64 >= *limit {
             continue;
         }
-        if let Some(delivery) = claim_one(tx, &row, *now, *until)? {
+        if let Some(delivery) = claim_one(tx, &row, claiming)? {
             *at_work += 1;
             claimed.push(delivery);
         }
@@ -238,14 +245,13 @@ pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error
 fn claim_one(
     tx: &mut Tx<'_>,
     row: &Row,
-    now: Timestamp,
-    until: Timestamp,
+    Claiming { now, latest, until, .. }: &Claiming,
 ) -> Result<Option<Claimed>, Error> {
     let (id, claim) = (DeliveryId::known(row.text(0)?), row.int(1)? + 1);
     let done = tx.execute(
         "UPDATE deliveries SET claim = $2, due_at = $3
-         WHERE id = $1 AND claim = $2 - 1 AND state = 'pending' AND due_at <= $4",
-        params![id.as_str(), claim, until, now],
+         WHERE id = $1 AND claim = $2 - 1 AND state = 'pending' AND (due_at <= $4 OR due_at > $5)",
+        params![id.as_str(), claim, *until, *now, *latest],
     )?;
     if done == 0 {
         return Ok(None);

@@ -15,8 +15,8 @@ use gate::{Gate, system_lookup};
 use send::Client;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::Store;
 use store::deliveries::{self, Attempt, Claimed, Claiming};
+use store::{Store, Tx};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use types::Timestamp;
@@ -44,6 +44,10 @@ pub struct Settings {
 
 /// How much longer than one attempt's time-out a claim lasts.
 const LEASE_EXTRA: Duration = Duration::from_secs(30);
+
+/// How much longer than the longest pause or claim a delivery may be put off, because the clocks of
+/// servers differ.
+const CLOCKS_APART: Duration = Duration::from_secs(60);
 
 /// The HTTP client could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -139,12 +143,16 @@ impl Sender {
     async fn take_off(&self, flights: &mut Flights) -> Result<(), store::Error> {
         let free = self.settings.concurrency.saturating_sub(flights.tasks.len());
         let now = self.store.world().now();
-        if free == 0 || self.store.read(deliveries::first_due).await?.is_none_or(|due| due > now) {
+        let lease = self.settings.timeout + LEASE_EXTRA;
+        let latest = later(now, lease.max(self.settings.pause_max) + CLOCKS_APART);
+        let due = move |tx: &mut Tx<'_>| deliveries::has_due(tx, now, latest);
+        if free == 0 || !self.store.read(due).await? {
             return Ok(());
         }
         let claiming = Claiming {
             now,
-            until: later(now, self.settings.timeout + LEASE_EXTRA),
+            latest,
+            until: later(now, lease),
             limit: i64::try_from(free).unwrap_or(i64::MAX),
             share: i64::try_from(self.settings.workspace_concurrency).unwrap_or(i64::MAX),
             busy: flights.busy.clone(),

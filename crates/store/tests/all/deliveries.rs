@@ -14,6 +14,7 @@ use types::{KindName, Timestamp};
 on_both!(
     a_delivery_is_claimed_by_one_and_its_outcome_counts_once,
     a_delivery_waits_for_its_execution,
+    a_delivery_put_off_by_a_wrong_clock_is_due,
     no_workspace_waits_behind_another,
     a_secret_is_sealed_and_follows_the_keys,
     what_ended_long_ago_is_forgotten,
@@ -35,11 +36,23 @@ fn new(workspace: WorkspaceId) -> NewDelivery {
 
 fn claiming(now: i64) -> Claiming {
     let at = Timestamp::from_ms;
-    Claiming { now: at(now), until: at(now + 30_000), limit: 10, share: 4, busy: BTreeMap::new() }
+    Claiming {
+        now: at(now),
+        latest: at(now + 100_000),
+        until: at(now + 30_000),
+        limit: 10,
+        share: 4,
+        busy: BTreeMap::new(),
+    }
 }
 
 async fn claim(store: &Store, claiming: Claiming) -> Vec<Claimed> {
     store.write(move |tx| deliveries::claim(tx, &claiming)).await.unwrap()
+}
+
+async fn has_due(store: &Store, now: i64) -> bool {
+    let Claiming { now, latest, .. } = claiming(now);
+    store.read(move |tx| deliveries::has_due(tx, now, latest)).await.unwrap()
 }
 
 async fn enqueue(store: &Store, new: NewDelivery) {
@@ -77,7 +90,7 @@ async fn a_delivery_is_claimed_by_one_and_its_outcome_counts_once(place: Place) 
     let [told] = log(&store).await.try_into().unwrap();
     assert_eq!((told.state, told.attempts, told.last_status), (State::Delivered, 2, Some(200)));
     assert!(told.ended_at.is_some() && told.due_at.is_none());
-    assert_eq!(store.read(deliveries::first_due).await.unwrap(), None);
+    assert!(!has_due(&store, LATER + 1_000_000).await);
 }
 
 async fn a_delivery_waits_for_its_execution(place: Place) {
@@ -95,6 +108,20 @@ async fn a_delivery_waits_for_its_execution(place: Place) {
     };
     let [claimed] = store.write::<_, Error>(work).await.unwrap().try_into().unwrap();
     assert_eq!(claimed.body, "done");
+}
+
+/// A receiver failed while the clock was three days ahead.
+async fn a_delivery_put_off_by_a_wrong_clock_is_due(place: Place) {
+    let (store, ahead) = (place.open().await, LATER + 3 * 86_400_000);
+    enqueue(&store, new(workspace())).await;
+    let [first] = claim(&store, claiming(ahead)).await.try_into().unwrap();
+    assert!(record(&store, &first, Next::Retry(Timestamp::from_ms(ahead + 100_000))).await);
+    // A pause as long as it can be is waited for.
+    assert!(!has_due(&store, ahead).await && claim(&store, claiming(ahead)).await.is_empty());
+    assert!(has_due(&store, LATER).await);
+    let [second] = claim(&store, claiming(LATER)).await.try_into().unwrap();
+    assert_eq!((second.id, second.attempts), (first.id, 1));
+    assert!(!has_due(&store, LATER).await && claim(&store, claiming(LATER)).await.is_empty());
 }
 
 async fn no_workspace_waits_behind_another(place: Place) {
