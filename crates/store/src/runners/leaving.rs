@@ -52,9 +52,13 @@ pub fn find_leaving(
     tx.find(TABLE, &sql, params![workspace, name])?.as_ref().map(read).transpose()
 }
 
+/// Lists runners that are due, taking turns between workspaces, the longest overdue of each first.
 pub fn due_leaving(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Leaving>, Error> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM leaving_runners WHERE due_at <= $1 ORDER BY due_at, name LIMIT $2"
+        "SELECT {COLUMNS} FROM (
+             SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY due_at, name) AS turn
+             FROM leaving_runners WHERE due_at <= $1) AS turns
+         ORDER BY turn, due_at, name LIMIT $2"
     );
     tx.query(TABLE, &sql, params![now, limit])?.iter().map(read).collect()
 }

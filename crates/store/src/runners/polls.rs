@@ -46,8 +46,14 @@ pub fn repositories(tx: &mut Tx<'_>) -> Result<Vec<Repository>, Error> {
     tx.query(TABLE, sql, params![])?.iter().map(read).collect()
 }
 
+/// Lists repositories that are due, taking turns between workspaces, the longest overdue of each
+/// first.
 pub fn due_polls(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Repository>, Error> {
-    let sql = "SELECT workspace_id, repository FROM runner_repositories WHERE due_at <= $1 ORDER BY due_at LIMIT $2";
+    let sql = "SELECT workspace_id, repository FROM (
+                   SELECT workspace_id, repository, due_at,
+                       ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY due_at, repository) AS turn
+                   FROM runner_repositories WHERE due_at <= $1) AS turns
+               ORDER BY turn, due_at LIMIT $2";
     tx.query(TABLE, sql, params![now, limit])?.iter().map(read).collect()
 }
 

@@ -10,6 +10,7 @@ use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 on_both!(
     a_workflow_job_reads_back_in_every_phase,
     workspaces_take_turns,
+    many_repositories_of_one_workspace_do_not_keep_those_of_others,
     a_workspace_finds_only_its_own,
     a_poll_is_given_to_one,
     what_is_settled_is_forgotten_in_time,
@@ -102,6 +103,44 @@ async fn workspaces_take_turns(place: Place) {
     .await;
     let due: Vec<_> = due.iter().map(|job| (job.workspace.as_str(), job.id)).collect();
     assert_eq!(due, [("wsp_a", 0), ("wsp_b", 0), ("wsp_a", 1), ("wsp_b", 1)]);
+}
+
+async fn many_repositories_of_one_workspace_do_not_keep_those_of_others(place: Place) {
+    let store = place.open().await;
+    let (polls, leaving) = write(&store, |tx| {
+        // Those of the first workspace have been due for longer.
+        for (workspace, number, due_at) in
+            (0..50).map(|n| ("wsp_a", n, NOW)).chain((0..2).map(|n| ("wsp_b", n, NOW.plus_s(5))))
+        {
+            let workspace = WorkspaceId::known(workspace);
+            let name = format!("me/repo-{number:02}");
+            let repository = Repository { workspace: workspace.clone(), name: name.clone() };
+            runners::poll_too(tx, &repository, due_at)?;
+            let leaving = Leaving {
+                workspace,
+                job: ResourceId::known("res_job"),
+                repository: name,
+                runner: runner(&format!("runner-{number:02}")),
+                tries: 0,
+                due_at,
+            };
+            runners::leave(tx, &leaving)?;
+        }
+        let now = NOW.plus_s(10);
+        Ok((runners::due_polls(tx, now, 4)?, runners::due_leaving(tx, now, 4)?))
+    })
+    .await;
+    let expected = ["wsp_a 00", "wsp_b 00", "wsp_a 01", "wsp_b 01"];
+    let shown = |workspace: &WorkspaceId, name: &str| {
+        format!("{} {}", workspace.as_str(), name.rsplit('-').next().unwrap())
+    };
+    let polls: Vec<_> = polls.iter().map(|one| shown(&one.workspace, &one.name)).collect();
+    let leaving: Vec<_> =
+        leaving.iter().map(|one| shown(&one.workspace, &one.runner.name)).collect();
+    assert_eq!(
+        (polls, leaving),
+        (expected.map(str::to_owned).into(), expected.map(str::to_owned).into())
+    );
 }
 
 async fn a_workspace_finds_only_its_own(place: Place) {
