@@ -1,5 +1,5 @@
 //! Lists of objects, which may take long to read: each workspace has a share of the store's
-//! readers.
+//! readers, and so has each account for its figures.
 
 use admission::Turns;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ impl Lists {
         Self { turns: Arc::new(Turns::new(readers - 1, readers / 2)), store }
     }
 
-    /// Reads a list when it is the workspace's turn.
+    /// Reads a list when it is the turn of its workspace, or of its account if it belongs to none.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        workspace: &str,
+        sharer: &str,
         mut work: impl FnMut(&mut Tx<'_>) -> Result<T, control::Error> + Send + 'static,
     ) -> Result<T, control::Error> {
-        let turn = self.turns.take(workspace).await;
+        let turn = self.turns.take(sharer).await;
         let in_turn = move |tx: &mut Tx<'_>| {
             // Kept here: reading goes on when the caller has gone.
             let _turn = &turn;

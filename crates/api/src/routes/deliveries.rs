@@ -35,7 +35,7 @@ pub(crate) async fn of_job(call: Call<Member, ListQuery>) -> Result<Reply<Page<D
         let Page { data, meta } = pager.page(found, size, total, at);
         Ok::<_, control::Error>(Page { data: data.into_iter().map(shown).collect(), meta })
     };
-    Ok(Reply::of(&call.app.store.read(work).await?))
+    Ok(Reply::of(&call.app.lists.read(call.who.workspace.as_str(), work).await?))
 }
 
 fn shown(delivery: deliveries::Delivery) -> Delivery {

@@ -43,7 +43,7 @@ pub(crate) async fn list(
     let (context, job) = (call.context(), call.path.at(0).to_owned());
     let (asked, offset) = (call.query.common(), call.query.offset);
     let work = move |tx: &mut Tx<'_>| history::page(&context, tx, &job, &asked, offset);
-    let page = call.app.store.read(work).await?;
+    let page = call.app.lists.read(call.who.workspace.as_str(), work).await?;
     Ok(listing(page, call.version))
 }
 
@@ -78,6 +78,6 @@ pub(crate) async fn tasks(
 ) -> Result<Listing<JobExecutionTask>, Error> {
     let (context, (job, name), asked) = (call.context(), names(&call), call.query.clone());
     let work = move |tx: &mut Tx<'_>| history::tasks(&context, tx, &job, &name, &asked);
-    let page = call.app.store.read(work).await?;
+    let page = call.app.lists.read(call.who.workspace.as_str(), work).await?;
     Ok(listing(page, call.version))
 }

@@ -220,9 +220,9 @@ pub(crate) async fn query(
     let asked = question.clone();
     let work = move |tx: &mut Tx<'_>| {
         let book = billing::book(tx, &asked.account)?;
-        Ok::<_, Error>(meter::answer(tx, &asked, &book, now)?)
+        Ok(meter::answer(tx, &asked, &book, now)?)
     };
-    let answer = call.app.store.read(work).await?;
+    let answer = call.app.lists.read(question.account.as_str(), work).await?;
     let position = answer.next.as_ref().map(control::json::text);
     let cursor = position.map(|position| call.app.cursors.sign(&bound(&question), &position, now));
     Ok(Reply::of(&answer.wire(&question, cursor)))
@@ -242,9 +242,11 @@ pub(crate) async fn resource_types(
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let now = call.app.world.now();
     let filter = Filter { within: within(&call.who, &account), ..Filter::default() };
-    let types =
-        move |tx: &mut Tx<'_>| meter::resource_types(tx, &account, window, filter.clone(), now);
-    let found = call.app.store.read(types).await?;
+    let sharer = account.clone();
+    let types = move |tx: &mut Tx<'_>| {
+        Ok(meter::resource_types(tx, &account, window, filter.clone(), now)?)
+    };
+    let found = call.app.lists.read(sharer.as_str(), types).await?;
     Ok(Reply::of(&MetricsValues {
         values: found.iter().map(|known| known.name().to_owned()).collect(),
     }))
