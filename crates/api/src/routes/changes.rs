@@ -6,7 +6,7 @@ use crate::http::headers;
 use crate::http::malformed::Malformed;
 use crate::http::reply::Answer;
 use crate::http::streams::OpenStream;
-use auth::{Auth, Denied, Member, Ticket};
+use auth::{Auth, Denied, Identity, Member, Ticket};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::feed::{self, Change, Follower};
-use types::{KindName, Timestamp};
+use types::{KindName, Timestamp, Verb};
 
 /// How often a comment is sent, so that proxies keep the stream open and a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -29,7 +29,8 @@ pub(crate) struct StreamQuery {
     /// Revision after which to begin. Default: from now on. The header `Last-Event-ID` takes
     /// precedence.
     pub after: Option<i64>,
-    /// Kinds, separated by commas, such as `sandbox,preview`. Default: all kinds.
+    /// Kinds, separated by commas, such as `sandbox,preview`. Default: all that the credentials may
+    /// list.
     pub kind: Option<String>,
 }
 
@@ -50,6 +51,7 @@ pub(crate) struct ChangeEvent {
 
 pub(crate) struct ChangeStream {
     follower: Follower,
+    /// Kinds whose changes are sent.
     kinds: Vec<KindName>,
     auth: Auth,
     /// The credentials with which the stream was requested; it ends when they are no longer valid.
@@ -78,7 +80,7 @@ impl Answer for ChangeStream {
 }
 
 pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStream, Error> {
-    let kinds = kinds(call.query.kind.as_deref())?;
+    let kinds = kinds(call.query.kind.as_deref(), &call.who.who)?;
     let open = call.app.streams.take(&call.who.workspace, call.who.who.holder())?;
     let last = call.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let after = match last {
@@ -110,13 +112,24 @@ fn gone(error: store::Error) -> Error {
     }
 }
 
-fn kinds(asked: Option<&str>) -> Result<Vec<KindName>, Error> {
+/// Returns the kinds to tell of. The rights of the credentials count, and not the role: every
+/// member may know what changed.
+fn kinds(asked: Option<&str>, who: &Identity) -> Result<Vec<KindName>, Error> {
     let names = asked
         .into_iter()
         .flat_map(|list| list.split(','))
         .map(str::trim)
         .filter(|name| !name.is_empty());
-    names.map(|name| KindName::parse(name).ok_or_else(|| unknown_kind(name))).collect()
+    let asked = names.map(|name| KindName::parse(name).ok_or_else(|| unknown_kind(name)));
+    let asked: Vec<KindName> = asked.collect::<Result<_, _>>()?;
+    if asked.is_empty() {
+        let may_list = |kind: &KindName| who.may(&[kind.scope(Verb::List)]).is_ok();
+        return Ok(KindName::ALL.iter().copied().filter(may_list).collect());
+    }
+    for kind in &asked {
+        who.may(&[kind.scope(Verb::List)])?;
+    }
+    Ok(asked)
 }
 
 fn unknown_kind(name: &str) -> Error {
@@ -155,8 +168,7 @@ async fn next(
 
 fn event(kinds: &[KindName], change: Change) -> Option<String> {
     // Changes of members and keys are not resources of the workspace.
-    let kind =
-        KindName::parse(&change.kind).filter(|kind| kinds.is_empty() || kinds.contains(kind))?;
+    let kind = KindName::parse(&change.kind).filter(|kind| kinds.contains(kind))?;
     let event = ChangeEvent {
         revision: change.revision,
         act: change.act.name(),

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use types::wire::{LogAnswer, LogLine, LogTime, WorkloadLogs};
-use types::{KindName, Timestamp};
+use types::{KindName, Timestamp, Verb};
 
 /// The longest range of one query.
 const RANGE_S_MAX: i64 = 3 * 24 * 3600;
@@ -183,6 +183,7 @@ const NO_TASK: u32 = u32::MAX;
 
 pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>, Error> {
     let kind = call.query.kind_that_prints()?;
+    call.who.who.may(&[kind.scope(Verb::Get)])?;
     let (mut answer, mut room) = (BTreeMap::new(), call.room.another());
     for name in call.query.names()? {
         // The name is included even if nothing was logged, because clients look for it.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use store::{Tx, resources};
 use types::edge::Window;
 use types::wire::{RequestAnswer, WorkloadRequests};
-use types::{KindName, Timestamp};
+use types::{KindName, Timestamp, Verb};
 
 /// The kinds whose requests are counted.
 const COUNTED: [KindName; 3] = [KindName::Agent, KindName::Application, KindName::Function];
@@ -55,6 +55,7 @@ pub(crate) async fn get(call: Call<Member, RequestQuery>) -> Result<Reply<Reques
         name: "resourceType".to_owned(),
         why: format!("must be one of {}", COUNTED.map(KindName::plural).join(", ")),
     })?;
+    call.who.who.may(&[kind.scope(Verb::Get)])?;
     let window = call.query.window(call.app.world.now())?;
     let names = names(call.query.workload_ids.as_deref())?;
     let (workspace, asked) = (call.who.workspace.clone(), names.clone());

@@ -140,6 +140,45 @@ async fn a_watcher_sees_the_kinds_it_asked_for_in_its_own_workspace() {
         .refused(400);
 }
 
+/// Issues an access token with these scopes.
+async fn token(cloud: &Cloud, scope: &str) -> String {
+    let made = cloud.post("/v0/service_accounts?workspace=main", json!({"name": "ci"})).await.ok();
+    let (id, secret) = (&made["client_id"], &made["client_secret"]);
+    let body = json!({"grant_type": "client_credentials", "client_id": id, "client_secret": secret, "scope": scope});
+    let headers = [("content-type", "application/json")];
+    let body = body.to_string().into_bytes();
+    let answer = cloud.raw(Method::POST, "/oauth/token", &headers, body).await.ok();
+    answer["access_token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_token_learns_only_of_kinds_that_it_may_read() {
+    let cloud = Cloud::start().await;
+    let token = token(&cloud, "agents:list agents:get").await;
+    let mut watch = Watch::open_with(&cloud, &token, "", None).await;
+    let mut all = Watch::open(&cloud, "", None).await;
+    let sandbox = json!({"metadata": {"name": "box"}, "spec": {}});
+    cloud.post("/v0/sandboxes", sandbox).await.ok();
+    make(&cloud, "one").await;
+    assert_eq!(watch.change().await, "created agent one");
+    assert_eq!(all.change().await, "created sandbox box", "a key learns of everything");
+    let bearer = format!("Bearer {token}");
+    let ask = async |path: &str| {
+        cloud.call_with(Method::GET, path, &[("authorization", bearer.as_str())], None).await
+    };
+    let message = ask("/v0/changes?kind=agent,sandbox").await.refused(403);
+    assert!(message.contains("sandboxes:list"), "{message}");
+    for what in ["logs", "requests"] {
+        let of = |kinds: &str, name: &str| {
+            format!("/v0/observability/{what}?resourceType={kinds}&workloadIds={name}")
+        };
+        ask(&of("agents", "one")).await.ok();
+        let message = ask(&of("functions", "other")).await.refused(403);
+        assert!(message.contains("functions:get"), "{message}");
+        cloud.get(&of("functions", "other")).await.ok();
+    }
+}
+
 #[tokio::test]
 async fn a_watcher_that_was_away_too_long_is_told_so() {
     for cloud in Cloud::on_both().await {
