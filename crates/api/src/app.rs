@@ -5,6 +5,7 @@ use crate::http::limits::Limits;
 use crate::http::lists::Lists;
 use crate::http::streams::Streams;
 use control::Control;
+use control::idempotency::AnswerRoom;
 use jobs::logs::Searches;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ pub struct App {
     pub(crate) bodies: Bodies,
     pub(crate) log_searches: Searches,
     pub(crate) lists: Lists,
+    pub(crate) answer_room: AnswerRoom,
     /// Drives as S3 clients see them.
     pub(crate) s3: s3::Service,
 }
@@ -28,8 +30,9 @@ impl App {
         let bodies = Bodies::new(control.settings.bodies);
         let log_searches = Searches::new(control.store.clone(), control.settings.log_searches);
         let lists = Lists::new(control.store.clone());
+        let answer_room = AnswerRoom::new(control.settings.answers_day_bytes_max);
         let s3 = crate::routes::s3::service(&control, &limits, &lists);
-        Self { control, limits, streams, bodies, log_searches, lists, s3 }
+        Self { control, limits, streams, bodies, log_searches, lists, answer_room, s3 }
     }
 
     pub(crate) fn control(&self) -> &Control {

@@ -96,7 +96,7 @@ fn workspace_header() -> Value {
 fn idempotency_header() -> Value {
     json!({"name": "Idempotency-Key", "in": "header", "required": false,
            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
-           "description": "Names this attempt: repeated with the same body, it is answered as the first time, and nothing is done twice."})
+           "description": "Names this attempt: repeated with the same body by the same caller, it is answered as the first time, and nothing is done twice."})
 }
 
 fn if_match_header() -> Value {

@@ -4,7 +4,9 @@ use crate::engine::Shown;
 use crate::error::{Conflict, Error};
 use crate::json;
 use bytes::Bytes;
+use jobs::Daily;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use store::idempotency::{self, Claim};
 use store::{KeyFile, Store, Tx};
 use types::ids::WorkspaceId;
@@ -18,8 +20,40 @@ const SUCCESS: u16 = 200;
 pub struct RequestKey {
     /// The workspace within which the key is unique.
     pub realm: WorkspaceId,
+    /// Names the caller as well: an answer is given again before `act` can check any right.
     pub key: String,
     pub digest: String,
+    pub room: AnswerRoom,
+}
+
+/// What one row takes in the database besides its key and its answer, roughly.
+const ROW_BYTES: usize = 256;
+
+/// Room in the database for answers that are kept, which each workspace has for every day. Cheap to
+/// clone.
+#[derive(Debug, Clone)]
+pub struct AnswerRoom {
+    kept: Arc<Daily>,
+    day_bytes_max: u64,
+}
+
+impl AnswerRoom {
+    pub fn new(day_bytes_max: u64) -> Self {
+        Self { kept: Arc::default(), day_bytes_max }
+    }
+
+    /// Counts an answer, unless the transaction is undone. Refuses it if it is too much, and with it
+    /// the request: a request that was done but whose answer was not kept would be done again when
+    /// it is repeated.
+    fn take(&self, tx: &mut Tx<'_>, realm: &WorkspaceId, bytes: usize) -> Result<(), Error> {
+        let (now, bytes) = (tx.world().now(), bytes as u64);
+        if !self.kept.take(realm, bytes, self.day_bytes_max, now) {
+            return Err(Error::AnswersFull { limit: self.day_bytes_max });
+        }
+        let (kept, realm) = (Arc::clone(&self.kept), realm.clone());
+        tx.if_undone(move || kept.give_back(&realm, bytes, now));
+        Ok(())
+    }
 }
 
 impl RequestKey {
@@ -78,12 +112,13 @@ where
 {
     let Some(request) = key else { return store.write(act).await };
     let (keyring, seal_context) = (store.keyring(), request.seal_context());
-    let RequestKey { realm, key, digest } = request;
+    let RequestKey { realm, key, digest, room } = request;
     let work = move |tx: &mut Tx<'_>| match idempotency::claim(tx, &realm, &key, &digest)? {
         Claim::New => {
             let answer = act(tx)?;
             let text = String::from_utf8_lossy(&answer.body).into_owned();
             let sealed = keyring.read().seal(&seal_context, &text)?;
+            room.take(tx, &realm, sealed.len() + key.len() + ROW_BYTES)?;
             idempotency::record(tx, &realm, &key, SUCCESS.into(), &sealed)?;
             Ok(answer)
         }

@@ -25,6 +25,8 @@ pub struct Settings {
     pub bare_list_max: i64,
     /// Most bytes of objects in a list: a page ends there, and a list without pages is refused.
     pub list_bytes_max: usize,
+    /// Most bytes that one workspace keeps of answers under idempotency keys in a day.
+    pub answers_day_bytes_max: u64,
     /// Requests per second of one key, and how many may come at once.
     pub key_rate: Rate,
     /// Request rate of one workspace.

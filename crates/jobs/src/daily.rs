@@ -14,10 +14,10 @@ pub(crate) fn day(now: Timestamp) -> i64 {
 }
 
 /// Bytes that were stored today (UTC), as this run of the program counts them.
-#[derive(Default)]
-pub(crate) struct Daily(Mutex<Today>);
+#[derive(Debug, Default)]
+pub struct Daily(Mutex<Today>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Today {
     day: i64,
     bytes: HashMap<WorkspaceId, u64>,
@@ -25,13 +25,7 @@ struct Today {
 
 impl Daily {
     /// Counts bytes that are about to be stored. Returns false if that would be more than `max`.
-    pub(crate) fn take(
-        &self,
-        workspace: &WorkspaceId,
-        bytes: u64,
-        max: u64,
-        now: Timestamp,
-    ) -> bool {
+    pub fn take(&self, workspace: &WorkspaceId, bytes: u64, max: u64, now: Timestamp) -> bool {
         let day = day(now);
         let mut today = self.0.lock();
         if today.day != day {
@@ -47,7 +41,7 @@ impl Daily {
     }
 
     /// Takes back bytes that were counted at `then` and are not stored after all.
-    pub(crate) fn give_back(&self, workspace: &WorkspaceId, bytes: u64, then: Timestamp) {
+    pub fn give_back(&self, workspace: &WorkspaceId, bytes: u64, then: Timestamp) {
         let mut today = self.0.lock();
         if today.day == day(then)
             && let Some(stored) = today.bytes.get_mut(workspace)

@@ -19,6 +19,7 @@ mod settings;
 mod share;
 mod task_runner;
 
+pub use daily::Daily;
 pub use dispatch::run;
 pub use plan::{Assignment, Call, CallAnswer, Order, Plan, plan};
 pub use queue::{Caller, Hooks, NewExecution, Queue, StartError};

@@ -78,7 +78,8 @@ pub(crate) trait Who: Sized + Send + 'static {
         needs: Needs,
         request: &Credentials<'_>,
     ) -> impl Future<Output = Result<Self, Error>> + Send;
-    /// Identifies the callers who share idempotency keys.
+    /// Identifies the callers who share what there is for their requests: memory for bodies, and
+    /// room for answers kept under idempotency keys.
     fn realm(&self) -> String;
     /// Returns the identity behind the credentials, if there is one.
     fn identity(&self) -> Option<&Identity>;
@@ -349,7 +350,7 @@ impl<W: Who> Admitted<W> {
             false => bodies::pass_over(body, app.settings.body_max, room).await?,
         };
         raw.as_values()?;
-        let key = idempotency::key(&parts, &raw, who.realm())?;
+        let key = idempotency::key(app, &parts, &raw, &who)?;
         Ok(Self { who, version, path, raw, key, parts })
     }
 }

@@ -153,7 +153,9 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         }
         Decision::Egress(_) => (StatusCode::INTERNAL_SERVER_ERROR, "NETWORK_NOT_IN_EFFECT"),
         Decision::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
-        Decision::TooMany { .. } | Decision::Crowded(admission::Refused::Share { .. }) => {
+        Decision::TooMany { .. }
+        | Decision::AnswersFull { .. }
+        | Decision::Crowded(admission::Refused::Share { .. }) => {
             (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
         }
         Decision::NotQueued(why) => not_queued_case(why),

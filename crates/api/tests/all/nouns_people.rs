@@ -218,6 +218,32 @@ async fn a_service_account_shows_its_secrets_once_and_loses_them_at_once() {
 }
 
 #[tokio::test]
+async fn an_answer_is_repeated_only_to_whoever_got_it() {
+    for cloud in Cloud::on_both().await {
+        let made = cloud.post("/v0/service_accounts", json!({"name": "ci"})).await.ok();
+        let keys = format!("/v0/service_accounts/{}/api_keys", made["client_id"].as_str().unwrap());
+        let guest = cloud.admin_of_main("guest@example.com").await;
+        let role = json!({"role": "member"});
+        cloud.put(&format!("/v0/users/{}", guest.email), role).await.ok();
+        let bearer = format!("Bearer {}", guest.key());
+        let ask = async |headers: &[(&str, &str)]| {
+            let mut all = vec![("idempotency-key", "k")];
+            all.extend(headers);
+            cloud.call_with(Method::POST, &keys, &all, Some(json!({"name": "deploy"}))).await
+        };
+        let first = ask(&[]).await.ok();
+        ask(&[("authorization", bearer.as_str())]).await.refused(403);
+        assert_eq!(ask(&[]).await.ok(), first, "the admin's own key still repeats");
+        // A member's request under the same key is the member's own, and no conflict.
+        let agent = json!({"metadata": {"name": "bot"}, "spec": {}});
+        let headers = [("idempotency-key", "k"), ("authorization", bearer.as_str())];
+        let own = cloud.call_with(Method::POST, "/v0/agents", &headers, Some(agent)).await;
+        assert!(own.headers.get("idempotent-replayed").is_none());
+        own.ok();
+    }
+}
+
+#[tokio::test]
 async fn a_key_of_ones_own_lives_as_long_as_it_was_asked_to() {
     let cloud = Cloud::start().await;
     let made = cloud.post("/v0/api_keys", json!({"name": "laptop", "expires_in": "1h"})).await.ok();

@@ -233,6 +233,36 @@ async fn an_idempotency_key_acts_once() {
 }
 
 #[tokio::test]
+async fn answers_kept_in_a_day_are_limited_and_nothing_is_done_beyond() {
+    let few = control::Settings { answers_day_bytes_max: 10_000, ..settings() };
+    let cloud = Cloud::start_with(few).await;
+    let make = async |name: &str| {
+        let key = [("idempotency-key", name)];
+        cloud.call_with(Method::POST, "/v0/agents", &key, Some(agent(name))).await
+    };
+    let first = make("a-0").await.ok();
+    let mut refused = None;
+    for number in 1..100 {
+        let name = format!("a-{number}");
+        let answer = make(&name).await;
+        if answer.status == 429 {
+            refused = Some((name, answer));
+            break;
+        }
+        answer.ok();
+    }
+    let (name, answer) = refused.expect("there is a limit");
+    assert!(answer.refused(429).contains("without `Idempotency-Key`"));
+    cloud.get(&format!("/v0/agents/{name}")).await.refused(404);
+    let again = make("a-0").await;
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    assert_eq!(again.ok(), first, "what is kept is still repeated");
+    cloud.post("/v0/agents", agent(&name)).await.ok();
+    cloud.clock.advance_s(86_400);
+    make("next-day").await.ok();
+}
+
+#[tokio::test]
 async fn unknown_versions_are_refused_by_name() {
     let cloud = Cloud::start().await;
     let answer = cloud

@@ -190,6 +190,7 @@ pub(crate) struct Limits {
     pub(crate) bare_list_max: u32,
     pub(crate) list_bytes_max: usize,
     pub(crate) sandbox_drives_max: usize,
+    pub(crate) answers_day_bytes_max: u64,
     pub(crate) quotas: BTreeMap<String, u32>,
 }
 

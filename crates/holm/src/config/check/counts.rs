@@ -171,6 +171,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         limits.bare_list_max,
         limits.list_bytes_max,
         limits.sandbox_drives_max,
+        limits.answers_day_bytes_max,
         limits.key_per_second,
         limits.key_burst,
         limits.workspace_per_second,
