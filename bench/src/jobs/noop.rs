@@ -32,8 +32,14 @@ pub(crate) fn rate(target: Target, keys: &Path) -> anyhow::Result<f64> {
 
 async fn measure(settings: store::Settings) -> anyhow::Result<f64> {
     let store = Store::open(settings, world()).await?;
-    let queue =
-        Queue::new(Settings { slots: SLOTS, memory_mb: SLOTS, ..Settings::default() }, Vec::new());
+    // One workspace does all the work, so it has all slots.
+    let settings = Settings {
+        slots: SLOTS,
+        memory_mb: SLOTS,
+        workspace_share_percent: 100,
+        ..Settings::default()
+    };
+    let queue = Queue::new(settings, Vec::new());
     let ending = CancellationToken::new();
     let running = tokio::spawn(jobs::run(
         store.clone(),

@@ -26,10 +26,10 @@
 mod lease;
 mod orders;
 mod round;
+mod slots;
 
 use crate::plan::{Assignment, Order};
 use crate::queue::Queue;
-use crate::share::Room;
 use crate::task_runner::TaskRunner;
 use lease::Lease;
 use orders::Orders;
@@ -45,7 +45,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use types::ids::ExecutionId;
+use types::ids::{ExecutionId, WorkspaceId};
 use types::instance::{AttemptId, Outcome, WorkEnd};
 
 /// Pause after a failure of the database.
@@ -95,6 +95,8 @@ struct Dispatcher<C> {
 struct Mine {
     /// The task as it was claimed.
     task: Task,
+    /// `None` if it does not run, because its execution is gone or could not be read.
+    workspace: Option<WorkspaceId>,
     memory_mb: i64,
     slot: SlotKind,
     stage: Stage,
@@ -246,23 +248,6 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         self.look_at = Instant::now() + wait.min(poll);
     }
 
-    /// Returns what may be claimed: the kinds of slots with free room.
-    fn rooms(&self) -> Vec<(SlotKind, Room)> {
-        let settings = self.queue.settings();
-        let used: i64 = self.mine.values().map(|mine| mine.memory_mb).sum();
-        let free = |slots: u32, of: SlotKind| {
-            let taken = self.mine.values().filter(|mine| mine.slot == of).count();
-            i64::from(slots) - i64::try_from(taken).unwrap_or(i64::MAX)
-        };
-        let tasks = Room {
-            slots: free(settings.slots, SlotKind::Task),
-            memory_mb: i64::from(settings.memory_mb) - used,
-        };
-        let calls = Room { slots: free(settings.call_slots, SlotKind::Call), memory_mb: i64::MAX };
-        let rooms = [(SlotKind::Task, tasks), (SlotKind::Call, calls)];
-        rooms.into_iter().filter(|(_, room)| room.has_any()).collect()
-    }
-
     /// Notes what ended or was removed.
     fn note(&mut self, joined: Result<(tokio::task::Id, Event), JoinError>) {
         let task = joined.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
@@ -301,14 +286,15 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         self.ends.push((id.clone(), self.lost(why)));
         // Only until the next round.
         let slot = SlotKind::Task;
-        self.mine.insert(id, Mine { task, memory_mb: 0, slot, stage: Stage::Gone });
+        let stage = Stage::Gone;
+        self.mine.insert(id, Mine { task, workspace: None, memory_mb: 0, slot, stage });
     }
 
     /// Does one round, and everything that follows from it.
     async fn work(&mut self, claims: bool) {
         let begun = Instant::now();
         let round = self.round(begun, claims);
-        let (renews, wanted) = (round.renews, !round.rooms.is_empty());
+        let (renews, wanted) = (round.renews, !round.slots.is_empty());
         let recorded: Vec<AttemptId> = self.ends.iter().map(|(id, _)| id.clone()).collect();
         let store = self.store.clone();
         let commit = async move { store.write(move |tx| round.run(tx)).await };
@@ -347,7 +333,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             renews,
             run_out: if renews { self.lease.run_out(now) } else { Vec::new() },
             ended: Arc::new(self.ends.iter().filter_map(ended).collect()),
-            rooms: if claims && self.ready { self.rooms() } else { Vec::new() },
+            slots: if claims && self.ready { self.slots() } else { Vec::new() },
             turn: self.turn,
         }
     }
@@ -413,6 +399,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             }
         };
         let (memory_mb, slot) = (order.execution.memory_mb, order.execution.slot_kind());
+        let workspace = Some(order.execution.workspace.clone());
         let (runner, attempt, assignment) =
             (self.runner.clone(), id.clone(), Assignment { order, index: id.task });
         let run = self.running.spawn(async move {
@@ -420,7 +407,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             Event::Ended(attempt, end)
         });
         self.of_running.insert(run.id(), id.clone());
-        self.mine.insert(id, Mine { task, memory_mb, slot, stage: Stage::Running(run) });
+        let stage = Stage::Running(run);
+        self.mine.insert(id, Mine { task, workspace, memory_mb, slot, stage });
     }
 
     /// Returns the order of an execution, or `None` if the execution is gone.
@@ -443,7 +431,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         });
         self.of_running.insert(removal.id(), id.clone());
         let (slot, stage) = (SlotKind::Task, Stage::Running(removal));
-        self.mine.insert(id, Mine { task, memory_mb: 0, slot, stage });
+        self.mine.insert(id, Mine { task, workspace: None, memory_mb: 0, slot, stage });
     }
 
     /// Starts to remove the leftovers of an attempt.

@@ -183,13 +183,44 @@ impl Queue {
             return Err(StartError::Crowded { max: open_max });
         }
         if !new.may_wait {
-            require_room(tx, &execution)?;
+            self.require_room(tx, &execution)?;
         }
         let order = plan::stored(keyring, &new.id, &new.plan, &new.tasks)?;
         self.require_day(tx, new, &order, now)?;
         match executions::insert(tx, &execution, &order) {
             Err(Error::Duplicate { .. }) => Err(StartError::Taken(new.name.clone())),
             inserted => Ok(inserted.map(|()| execution)?),
+        }
+    }
+
+    /// Refuses an execution that would have to wait: for slots of the machines, or because its
+    /// workspace already has its share of them.
+    fn require_room(&self, tx: &mut Tx<'_>, execution: &Execution) -> Result<(), StartError> {
+        let holders = holders::lock_all(tx)?;
+        let (wanted, memory_mb) = (execution.parallelism, execution.memory_mb);
+        let largest = holders.iter().map(|holder| holder.memory_mb).max().unwrap_or(0);
+        if !holders.is_empty() && memory_mb > largest {
+            let why = format!("no machine has {memory_mb} MB for a task");
+            return Err(StartError::NeverFits(why));
+        }
+        let fit = |slots: i64, memory: i64| slots.min(memory / memory_mb.max(1));
+        let all: i64 = holders.iter().map(|holder| fit(holder.slots, holder.memory_mb)).sum();
+        let of_own = |holder: &holders::Holder| {
+            let share = self.0.settings.share_of(holder.slots, holder.memory_mb);
+            // What is larger than a share runs alone.
+            let alone = fit(holder.slots, holder.memory_mb).min(1);
+            fit(share.slots, share.memory_mb).max(alone)
+        };
+        let own: i64 = holders.iter().map(of_own).sum();
+        if !holders.is_empty() && wanted > own {
+            return Err(StartError::NeverFits(format!(
+                "a workspace may run {own} tasks of this size on all machines, fewer than {wanted}"
+            )));
+        }
+        let own = own - claims::wanted(tx, Some(&execution.workspace))?;
+        match own.min(all - claims::wanted(tx, None)?).max(0) {
+            free if free < wanted => Err(StartError::Full { wanted, free }),
+            _ => Ok(()),
         }
     }
 
@@ -274,28 +305,5 @@ impl Queue {
                 rows => forgotten += rows,
             }
         }
-    }
-}
-
-/// Refuses an execution that would have to wait.
-fn require_room(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), StartError> {
-    let holders = holders::lock_all(tx)?;
-    let wanted = execution.parallelism;
-    let memory = holders.iter().map(|holder| holder.memory_mb).max().unwrap_or(0);
-    let fits =
-        |holder: &holders::Holder| holder.slots.min(holder.memory_mb / execution.memory_mb.max(1));
-    let all: i64 = holders.iter().map(fits).sum();
-    if !holders.is_empty() && execution.memory_mb > memory {
-        let why = format!("no machine has {} MB for a task", execution.memory_mb);
-        return Err(StartError::NeverFits(why));
-    }
-    if !holders.is_empty() && wanted > all {
-        return Err(StartError::NeverFits(format!(
-            "{all} tasks of this size fit on all machines, fewer than {wanted}"
-        )));
-    }
-    match (all - claims::wanted(tx)?).max(0) {
-        free if free < wanted => Err(StartError::Full { wanted, free }),
-        _ => Ok(()),
     }
 }

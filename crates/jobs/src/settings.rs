@@ -1,5 +1,6 @@
 //! Settings of the queue.
 
+use crate::share::Room;
 use std::time::Duration;
 use types::Timestamp;
 
@@ -11,6 +12,9 @@ pub struct Settings {
     pub memory_mb: u32,
     /// Calls to workloads that this machine waits for at the same time, in addition to tasks.
     pub call_slots: u32,
+    /// Percentage of `slots` and of `memory_mb` that one workspace may have of this machine, even
+    /// if nobody else wants the rest: a neighbour may come, and tasks are not interrupted.
+    pub workspace_share_percent: u32,
     /// Tasks of one workspace that run at the same time on all machines.
     pub workspace_tasks_max: u32,
     /// Calls of one workspace that are waited for at the same time on all machines.
@@ -47,9 +51,10 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            slots: 16,
+            slots: 20,
             call_slots: 64,
-            memory_mb: 16_384,
+            memory_mb: 20_480,
+            workspace_share_percent: 80,
             workspace_tasks_max: 1000,
             workspace_calls_max: 32,
             lease: Duration::from_secs(60),
@@ -79,14 +84,20 @@ impl Settings {
         self.lease - self.lease / ENDING_PART
     }
 
-    /// Refuses settings that cannot work. Returns the setting's name in the operator's file, and
-    /// what would be right.
     /// Returns before which time a call was started that waits no longer for a machine without a
     /// lease.
     pub(crate) fn abandoned(&self, now: Timestamp) -> Timestamp {
         now.minus(self.machine_wait)
     }
 
+    /// Returns how much of so much room for tasks one workspace may have. It has one slot at least.
+    pub(crate) fn share_of(&self, slots: i64, memory_mb: i64) -> Room {
+        let part = |all: i64| all.saturating_mul(self.workspace_share_percent.into()) / 100;
+        Room { slots: part(slots).max(slots.min(1)), memory_mb: part(memory_mb) }
+    }
+
+    /// Refuses settings that cannot work. Returns the setting's name in the operator's file, and
+    /// what would be right.
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let renews = self.heartbeat.saturating_mul(LEASE_HEARTBEATS) <= self.lease;
         let wrong = [

@@ -27,8 +27,9 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    pub(crate) fn settings(&self) -> jobs::Settings {
+    pub(crate) fn settings(&self, workspace_share_percent: u32) -> jobs::Settings {
         jobs::Settings {
+            workspace_share_percent,
             slots: self.slots,
             memory_mb: self.memory_mb,
             workspace_tasks_max: self.workspace_tasks_max,

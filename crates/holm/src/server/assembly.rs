@@ -112,6 +112,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         bare_list_max: limits.bare_list_max.into(),
         list_bytes_max: limits.list_bytes_max,
         sandbox_drives_max: limits.sandbox_drives_max,
+        answers_day_bytes_max: limits.answers_day_bytes_max,
         key_rate: control::Rate { per_second: limits.key_per_second, burst: limits.key_burst },
         workspace_rate: control::Rate {
             per_second: limits.workspace_per_second,
@@ -134,7 +135,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
             holder: config.server.streams_key_max as u64,
         },
         feed_poll: config.store.feed_poll.0,
-        jobs: config.jobs.settings(),
+        jobs: config.jobs.settings(config.node.workspace_share_percent),
         deployments: config.deployments.settings(),
         registry: config.registry.upkeep(),
         builds: config.builds.settings(),

@@ -3,7 +3,7 @@
 use super::attempt_of;
 use crate::queue::Queue;
 use crate::rules::{self, RetryPolicy};
-use crate::share::{Room, share};
+use crate::share::{Slots, share};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::executions::claims::{self, Claimer};
@@ -29,8 +29,8 @@ pub(super) struct Round {
     /// Other machines whose lease has run out.
     pub run_out: Vec<(String, Timestamp)>,
     pub ended: Arc<Vec<Ended>>,
-    /// The free room for claims.
-    pub rooms: Vec<(SlotKind, Room)>,
+    /// What may be claimed for.
+    pub slots: Vec<(SlotKind, Slots)>,
     pub turn: i64,
 }
 
@@ -68,8 +68,8 @@ impl Round {
             ended.extend(take(tx, name, *renewed_at, now)?);
         }
         self.record(tx, ended, now)?;
-        for (slots, room) in &self.rooms {
-            self.claim(tx, *slots, *room, now, &mut done)?;
+        for (kind, slots) in &self.slots {
+            self.claim(tx, *kind, slots, now, &mut done)?;
         }
         Ok(done)
     }
@@ -137,23 +137,23 @@ impl Round {
     fn claim(
         &self,
         tx: &mut Tx<'_>,
-        slots: SlotKind,
-        room: Room,
+        kind: SlotKind,
+        slots: &Slots,
         now: Timestamp,
         done: &mut Done,
     ) -> Result<(), Error> {
         let settings = self.queue.settings();
         let claimer = Claimer { name: &self.holder, abandoned: settings.abandoned(now) };
-        let candidates = claims::candidates(tx, (slots, claimer), now, CANDIDATES)?;
+        let candidates = claims::candidates(tx, (kind, claimer), now, CANDIDATES)?;
         if candidates.is_empty() {
             return Ok(());
         }
-        let workspace_max = match slots {
+        let workspace_max = match kind {
             SlotKind::Task => settings.workspace_tasks_max,
             SlotKind::Call => settings.workspace_calls_max,
         };
-        let (whole_mb, running) = (settings.memory_mb.into(), claims::running(tx, slots)?);
-        let shares = share(room, whole_mb, candidates, &running, workspace_max.into());
+        let running = claims::running(tx, kind)?;
+        let shares = share(slots.clone(), candidates, &running, workspace_max.into());
         for (id, count) in shares {
             // Another machine may be working on it; then it is looked at again shortly.
             let Some(mut execution) = executions::lock_if_free(tx, &id)? else { continue };

@@ -13,6 +13,8 @@ crate::on_both!(
     an_execution_has_a_number_of_tasks,
     a_workspace_has_a_number_of_open_executions,
     tasks_share_the_memory_of_a_machine,
+    long_tasks_of_one_workspace_leave_a_slot_to_another,
+    what_must_not_wait_has_room_only_within_its_share,
     what_a_workspace_asks_for_in_a_day_is_limited,
     what_was_asked_for_in_vain_does_not_count,
     strangers_leave_a_workspace_room_for_executions_of_its_own,
@@ -154,6 +156,42 @@ async fn tasks_share_the_memory_of_a_machine(stage: Stage) {
         0,
         "and what never fits is left to other machines"
     );
+}
+
+fn of_neighbour(name: &str) -> jobs::NewExecution {
+    jobs::NewExecution { workspace: WorkspaceId::known("wsp_neighbour"), ..new(name, 1) }
+}
+
+async fn long_tasks_of_one_workspace_leave_a_slot_to_another(stage: Stage) {
+    let own = Settings { workspace_share_percent: 80, ..settings() };
+    let machine = Machine::ready("here");
+    machine.close();
+    let _program = Program::start(&stage, &machine, own);
+    let greedy = stage.start(new("greedy", 20)).await;
+    machine.has_begun(3).await;
+    // Nobody else wants the fourth slot yet, and it stays free for whoever comes.
+    let neighbour = stage.start(of_neighbour("neighbour")).await;
+    machine.has_begun(4).await;
+    assert_eq!(stage.execution(&neighbour).await.next, 1);
+    assert_eq!(stage.execution(&greedy).await.next, 3, "80 percent of four slots");
+    machine.open();
+    assert_eq!(stage.end(&greedy).await.phase, Phase::Succeeded);
+}
+
+async fn what_must_not_wait_has_room_only_within_its_share(stage: Stage) {
+    let own = Settings { workspace_share_percent: 80, ..settings() };
+    let machine = Machine::ready("here");
+    machine.close();
+    let _program = Program::start(&stage, &machine, own.clone());
+    have_leases(&stage, 1).await;
+    let never = stage.try_start(own.clone(), at_once("four", 4)).await;
+    assert!(matches!(never, Err(StartError::NeverFits(_))), "{never:?}");
+    stage.try_start(own.clone(), at_once("three", 3)).await.unwrap();
+    let full = stage.try_start(own.clone(), at_once("one", 1)).await;
+    assert!(matches!(full, Err(StartError::Full { wanted: 1, free: 0 })), "{full:?}");
+    let neighbour = jobs::NewExecution { may_wait: false, ..of_neighbour("neighbour") };
+    stage.try_start(own, neighbour).await.unwrap();
+    machine.open();
 }
 
 async fn strangers_leave_a_workspace_room_for_executions_of_its_own(stage: Stage) {

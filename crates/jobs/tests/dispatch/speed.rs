@@ -40,6 +40,7 @@ async fn measure(of: &str, stage: Stage, slots: u32, tasks: usize, executions: u
     let settings = Settings {
         slots,
         memory_mb: u32::MAX,
+        workspace_share_percent: 100,
         workspace_tasks_max: u32::MAX,
         heartbeat: Duration::from_secs(5),
         ..settings()

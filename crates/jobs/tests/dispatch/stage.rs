@@ -34,6 +34,7 @@ pub fn settings() -> Settings {
     Settings {
         slots: 4,
         memory_mb: 100_000,
+        workspace_share_percent: 100,
         workspace_tasks_max: 1000,
         lease: Duration::from_secs(20),
         heartbeat: Duration::from_millis(50),

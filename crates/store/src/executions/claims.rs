@@ -99,13 +99,15 @@ pub fn next_ready(
         .map_or(Ok(None), |row| row.opt_time(0))
 }
 
-/// Returns how many tasks are running or would run if there were room for all. Calls are not
-/// counted, since they have slots of their own.
-pub fn wanted(tx: &mut Tx<'_>) -> Result<i64, Error> {
+/// Returns how many tasks, of one workspace or of all, are running or would run if there were room
+/// for all. Calls are not counted, since they have slots of their own.
+pub fn wanted(tx: &mut Tx<'_>, workspace: Option<&WorkspaceId>) -> Result<i64, Error> {
     let sql = "SELECT CAST(COALESCE(SUM(CASE
                    WHEN phase = 'cancelling' THEN running
                    WHEN parallelism < total - next + waiting + running THEN parallelism
                    ELSE total - next + waiting + running END), 0) AS BIGINT)
-               FROM executions WHERE ended_at IS NULL AND kind = 'job'";
-    tx.find(TABLE, sql, params![])?.map_or(Ok(0), |row| row.int(0))
+               FROM executions WHERE ended_at IS NULL AND kind = 'job'
+                   AND (CAST($1 AS TEXT) IS NULL OR workspace_id = CAST($1 AS TEXT))";
+    tx.find(TABLE, sql, params![workspace.map(WorkspaceId::as_str)])?
+        .map_or(Ok(0), |row| row.int(0))
 }

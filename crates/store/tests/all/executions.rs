@@ -309,7 +309,12 @@ async fn room_is_what_nobody_wants(place: Place) {
     for one in [&wide, &narrow, &leaving] {
         made(&store, one).await;
     }
-    assert_eq!(store.read(claims::wanted).await.unwrap(), 10 + 3 + 2);
+    let wanted = async |of: Option<&'static str>| {
+        let of = of.map(WorkspaceId::known);
+        store.read(move |tx| claims::wanted(tx, of.as_ref())).await.unwrap()
+    };
+    assert_eq!(wanted(None).await, 10 + 3 + 2);
+    assert_eq!(wanted(Some("wsp_nobody")).await, 0);
     let here =
         holders::Holder { name: "here".into(), slots: 4, memory_mb: 4096, renewed_at: world.now() };
     let seen = here.clone();
