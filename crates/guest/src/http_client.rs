@@ -5,6 +5,7 @@
 //! again for each connection, because such connections are rare and a sleeping sandbox should not
 //! hold memory for them.
 
+use crate::blocking;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::Full;
@@ -14,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -56,13 +58,22 @@ pub(crate) async fn send(request: Request<Full<Bytes>>) -> Result<Response<Incom
     let host = uri.host().ok_or(Error::Address)?.to_owned();
     let scheme = scheme(uri)?;
     let port = uri.port_u16().unwrap_or(if scheme == Scheme::Https { 443 } else { 80 });
-    let stream = TcpStream::connect((host.trim_matches(['[', ']']), port)).await?;
+    let addresses = addresses(host.trim_matches(['[', ']']).to_owned(), port).await?;
+    let stream = TcpStream::connect(addresses.as_slice()).await?;
     if scheme == Scheme::Http {
         return exchange(stream, request).await;
     }
     let name = ServerName::try_from(host).map_err(|_| Error::Address)?;
-    let config = tokio::task::spawn_blocking(trust).await.map_err(io::Error::other)??;
+    let config = blocking::run(trust).await.map_err(io::Error::other)??;
     exchange(TlsConnector::from(config).connect(name, stream).await?, request).await
+}
+
+async fn addresses(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let find = move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+    blocking::run(find).await.map_err(io::Error::other)?
 }
 
 fn trust() -> io::Result<Arc<ClientConfig>> {

@@ -7,6 +7,7 @@
 //! socket on descriptor 3, so that clients can connect before it runs. With
 //! `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
 
+mod blocking;
 mod carried;
 mod drives;
 mod environment;
@@ -35,6 +36,7 @@ mod system;
 mod terminals;
 mod trust;
 mod upgrade;
+mod utf8;
 mod work;
 mod world;
 
@@ -112,6 +114,8 @@ fn run() -> Result<(), Error> {
 
 fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Result<(), Error> {
     listener.set_nonblocking(true).map_err(Error::Listen)?;
+    // While nothing else runs in here that could leave no room for its thread.
+    blocking::begin();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
     runtime.block_on(async move {

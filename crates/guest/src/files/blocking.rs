@@ -1,5 +1,6 @@
 //! Runs work on files on threads that may block, and tells long work when to stop.
 
+use crate::blocking;
 use crate::http::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +32,7 @@ impl Drop for StopOnDrop {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Error::Internal(format!("the operation was cut off: {error}"))))
+    blocking::run(work).await?
 }
 
 /// Like `blocking`, for long work that should stop when its caller has gone.

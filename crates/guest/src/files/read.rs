@@ -7,18 +7,20 @@ use super::json_text::JsonText;
 use super::kind;
 use super::path::{resolve, text};
 use super::range::Range;
+use crate::blocking;
 use crate::http::{Answer, Error, Request, StreamSender};
 use crate::instance::Instance;
 use crate::route::PathArgument;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use rustix::buffer::spare_capacity;
+use rustix::io::retry_on_intr;
 use std::fs::Metadata;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Files up to this size are answered in one piece, larger ones as a stream.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
@@ -81,7 +83,7 @@ fn open(path: &Path) -> Result<Opened, Error> {
 }
 
 async fn json(path: PathBuf, mut file: std::fs::File, metadata: Metadata) -> Result<Answer, Error> {
-    let (head, mut piece, file) = blocking(move || {
+    let (head, piece, file) = blocking(move || {
         let about = File::new(&path, String::new(), &metadata, &Names::read());
         let mut piece = Vec::new();
         file.by_ref()
@@ -100,18 +102,17 @@ async fn json(path: PathBuf, mut file: std::fs::File, metadata: Metadata) -> Res
     if piece.len() as u64 <= WHOLE_BYTES_MAX {
         return Ok(Answer::new(StatusCode::OK, "application/json; charset=utf-8", text.finish()));
     }
-    piece.clear();
+    drop(piece);
     let (mut sender, answer) = Answer::stream("application/json; charset=utf-8");
     tokio::spawn(async move {
-        let mut file = tokio::fs::File::from_std(file);
+        let mut pieces = Pieces::new(file, u64::MAX);
         loop {
             if sender.send_data(text.take()).await.is_err() {
                 return;
             }
-            piece.clear();
-            match (&mut file).take(PIECE_BYTES as u64).read_to_end(&mut piece).await {
-                Ok(0) => break,
-                Ok(_) => text.push(&piece),
+            match pieces.next().await {
+                Ok(piece) if piece.is_empty() => break,
+                Ok(piece) => text.push(&piece),
                 Err(error) => return sender.abort(error),
             }
         }
@@ -138,13 +139,12 @@ fn raw(
     }
     let mut answer = headers(path, status, start, length, size)?;
     let (sender, body) = Answer::stream(kind::of(path));
-    let file = tokio::fs::File::from_std(file);
     // Files in `/proc` and `/sys` report size zero; their content is read until it ends.
     if size == 0 {
-        tokio::spawn(send(sender, file, None));
+        tokio::spawn(send(sender, Pieces::new(file, u64::MAX), None));
     } else {
         answer.push((header::CONTENT_LENGTH, HeaderValue::from(length)));
-        tokio::spawn(send(sender, file.take(length), Some(length)));
+        tokio::spawn(send(sender, Pieces::new(file, length), Some(length)));
     }
     Ok(answer
         .into_iter()
@@ -184,21 +184,49 @@ fn disposition(path: &Path) -> String {
     format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}")
 }
 
+/// What is left to read of a file.
+struct Pieces {
+    file: Arc<std::fs::File>,
+    left: u64,
+}
+
+impl Pieces {
+    fn new(file: std::fs::File, left: u64) -> Self {
+        Self { file: file.into(), left }
+    }
+
+    /// Reads the next piece, which is empty at the end.
+    async fn next(&mut self) -> io::Result<Vec<u8>> {
+        let length = usize::try_from(self.left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+        let file = self.file.clone();
+        let read = move || {
+            let mut piece = Vec::with_capacity(length);
+            retry_on_intr(|| rustix::io::read(&file, spare_capacity(&mut piece)))?;
+            io::Result::Ok(piece)
+        };
+        let piece: Vec<u8> = blocking::run(read).await.map_err(io::Error::other)??;
+        self.left -= piece.len() as u64;
+        Ok(piece)
+    }
+}
+
 /// Sends up to `expected` bytes. If the file has become shorter meanwhile, the answer ends in an
 /// error instead of just stopping.
-async fn send(mut sender: StreamSender, mut file: impl AsyncRead + Unpin, expected: Option<u64>) {
+async fn send(mut sender: StreamSender, mut pieces: Pieces, expected: Option<u64>) {
     let mut sent = 0;
     loop {
-        let mut piece = BytesMut::with_capacity(PIECE_BYTES);
-        match file.read_buf(&mut piece).await {
-            Ok(0) if expected.is_some_and(|expected| sent < expected) => {
-                return sender.abort(io::ErrorKind::UnexpectedEof.into());
-            }
-            Ok(0) => return,
-            Ok(count) => sent += count as u64,
+        let piece = match pieces.next().await {
+            Ok(piece) => piece,
             Err(error) => return sender.abort(error),
+        };
+        sent += piece.len() as u64;
+        if piece.is_empty() {
+            if expected.is_some_and(|expected| sent < expected) {
+                sender.abort(io::ErrorKind::UnexpectedEof.into());
+            }
+            return;
         }
-        if sender.send_data(piece.freeze()).await.is_err() {
+        if sender.send_data(piece.into()).await.is_err() {
             return;
         }
     }

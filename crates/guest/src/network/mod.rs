@@ -26,7 +26,7 @@ pub(crate) fn process_number(text: &str) -> Option<i32> {
 
 pub(crate) async fn ports(scans: &Scans, pid: &str) -> Result<Answer, Error> {
     let pid = number(pid)?;
-    let ports = scans.watch().look().await.ports_of(pid).await;
+    let ports = scans.watch().look().await?.ports_of(pid).await?;
     Answer::json(&json!({"pid": pid, "ports": ports}))
 }
 

@@ -1,6 +1,6 @@
 //! Calls a given address for each port that a process opens.
 
-use super::proc::LISTEN;
+use super::proc::{LISTEN, Port};
 use super::scans::Scans;
 use crate::http::Error;
 use crate::http_client;
@@ -66,27 +66,31 @@ impl Monitors {
 async fn watch(scans: Arc<Scans>, pid: i32, callback: Uri) {
     let (mut told, watch) = (HashSet::new(), scans.watch());
     loop {
-        let seen = watch.look().await;
-        if !seen.is_alive(pid) {
-            return;
-        }
-        let open: HashSet<u16> = seen
-            .ports_of(pid)
-            .await
-            .iter()
-            .filter(|port| port.state == LISTEN)
-            .map(|port| port.local_port)
-            .collect();
-        // A port that was closed and opened again counts as new.
-        told.retain(|port| open.contains(port));
-        for port in open {
-            if !told.contains(&port)
-                && matches!(timeout(CALLBACK_WAIT, tell(&callback, pid, port)).await, Ok(Ok(())))
-            {
-                told.insert(port);
+        // Without a thread for the look, the next one may have one.
+        if let Ok(seen) = watch.look().await {
+            if !seen.is_alive(pid) {
+                return;
+            }
+            if let Ok(ports) = seen.ports_of(pid).await {
+                tell_new(&mut told, &ports, pid, &callback).await;
             }
         }
         sleep(POLL).await;
+    }
+}
+
+/// Reports the open ports that have not been told yet.
+async fn tell_new(told: &mut HashSet<u16>, ports: &[Port], pid: i32, callback: &Uri) {
+    let open: HashSet<u16> =
+        ports.iter().filter(|port| port.state == LISTEN).map(|port| port.local_port).collect();
+    // A port that was closed and opened again counts as new.
+    told.retain(|port| open.contains(port));
+    for port in open {
+        if !told.contains(&port)
+            && matches!(timeout(CALLBACK_WAIT, tell(callback, pid, port)).await, Ok(Ok(())))
+        {
+            told.insert(port);
+        }
     }
 }
 

@@ -2,11 +2,11 @@
 //! look among everybody who watches ports.
 
 use super::proc::{Port, Snapshot};
+use crate::blocking;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 /// How old a look may be for those who look again and again.
@@ -32,53 +32,47 @@ impl Scans {
         Watch { scans: self, begun: Instant::now() }
     }
 
-    async fn since(&self, time: Instant) -> Arc<Snapshot> {
+    async fn since(&self, time: Instant) -> Result<Arc<Snapshot>, blocking::Error> {
         let mut last = self.last.lock().await;
         if let Some((begun, snapshot)) = &*last
             && *begun >= time
         {
-            return snapshot.clone();
+            return Ok(snapshot.clone());
         }
         let begun = Instant::now();
-        let snapshot = Arc::new(blocking(Snapshot::take).await);
+        let snapshot = Arc::new(blocking::run(Snapshot::take).await?);
         *last = Some((begun, snapshot.clone()));
-        snapshot
+        Ok(snapshot)
     }
 }
 
 impl Watch<'_> {
-    pub(crate) async fn look(&self) -> Seen {
+    pub(crate) async fn look(&self) -> Result<Seen, blocking::Error> {
         let now = Instant::now();
         let recent = now.checked_sub(AGE_MAX).unwrap_or(now);
-        Seen(self.scans.since(recent.max(self.begun)).await)
+        self.scans.since(recent.max(self.begun)).await.map(Seen)
     }
 }
 
 impl Seen {
     /// Returns the sockets of a process and all its descendants.
-    pub(crate) async fn ports_of(&self, pid: i32) -> Vec<Port> {
+    pub(crate) async fn ports_of(&self, pid: i32) -> Result<Vec<Port>, blocking::Error> {
         let snapshot = self.0.clone();
-        blocking(move || snapshot.ports(&[pid])).await
+        blocking::run(move || snapshot.ports(&[pid])).await
     }
 
     /// Returns the ports on which processes, or what is left of them, can be reached from outside.
-    pub(crate) async fn reachable_ports(&self, roots: Vec<i32>) -> HashSet<u16> {
+    pub(crate) async fn reachable_ports(
+        &self,
+        roots: Vec<i32>,
+    ) -> Result<HashSet<u16>, blocking::Error> {
         let snapshot = self.0.clone();
-        blocking(move || snapshot.reachable_ports(&roots)).await
+        blocking::run(move || snapshot.reachable_ports(&roots)).await
     }
 
     /// Returns whether anything of a process was left.
     pub(crate) fn is_alive(&self, pid: i32) -> bool {
         self.0.is_alive(pid)
-    }
-}
-
-/// Runs work on a thread that may block. If that is impossible, because this program ends, the
-/// answer does not matter any more.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(_) => std::future::pending().await,
     }
 }
 
@@ -90,14 +84,15 @@ mod tests {
     async fn everybody_who_watches_shares_one_look() {
         let (scans, begun) = (Scans::default(), Instant::now());
         let (first, second) = tokio::join!(scans.since(begun), scans.since(begun));
+        let (first, second) = (first.unwrap(), second.unwrap());
         assert!(Arc::ptr_eq(&first, &second));
-        assert!(Arc::ptr_eq(&first, &scans.since(begun).await));
+        assert!(Arc::ptr_eq(&first, &scans.since(begun).await.unwrap()));
     }
 
     #[tokio::test]
     async fn nobody_sees_what_was_before_the_watch() {
         let scans = Scans::default();
-        let first = scans.watch().look().await;
-        assert!(!Arc::ptr_eq(&first.0, &scans.watch().look().await.0));
+        let first = scans.watch().look().await.unwrap();
+        assert!(!Arc::ptr_eq(&first.0, &scans.watch().look().await.unwrap().0));
     }
 }

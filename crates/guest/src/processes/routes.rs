@@ -99,9 +99,9 @@ async fn listening(guest: &Guest, process: &Process, ports: &[u16]) -> Result<()
     let watch = guest.scans.watch();
     loop {
         let has_ended = process.has_ended();
-        let seen = watch.look().await;
+        let seen = watch.look().await?;
         let roots = [Some(process.pid()), process.running_pid()].into_iter().flatten().collect();
-        let open = seen.reachable_ports(roots).await;
+        let open = seen.reachable_ports(roots).await?;
         if ports.iter().all(|port| open.contains(port)) {
             return Ok(());
         }

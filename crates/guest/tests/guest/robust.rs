@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -110,8 +111,11 @@ fn a_flood_of_terminal_messages_is_bounded() {
     let mut large = Client::connect(&guest, "sessionId=large");
     let _ = large
         .0
-        .send(Message::text(json!({"type": "input", "data": "x".repeat(100_000)}).to_string()));
-    while large.0.read().is_ok() {}
+        .send(Message::text(json!({"type": "input", "data": "x".repeat(4_000_000)}).to_string()));
+    let last = std::iter::from_fn(|| large.0.read().ok()).last();
+    let Some(Message::Close(Some(close))) = last else { panic!("{last:?}") };
+    assert_eq!(u16::from(close.code), 1009, "{close}");
+    assert!(close.reason.contains("larger than 1048576 bytes"), "{close}");
     check_small(&guest);
 }
 
@@ -186,6 +190,49 @@ fn processes_and_files_belong_to_the_configured_user() {
         let metadata = std::fs::metadata(guest.path().join(path)).unwrap();
         assert_eq!((metadata.uid(), metadata.gid()), (4242, 4243), "{path}");
     }
+}
+
+/// Only as another user than root may the kernel refuse threads, and that user must still reach the
+/// program and its folders.
+const WITHOUT_THREADS: [&str; 10] = [
+    "prlimit",
+    "--nproc=1:",
+    "setpriv",
+    "--reuid=4244",
+    "--regid=4244",
+    "--clear-groups",
+    "--inh-caps=+dac_override",
+    "--ambient-caps=+dac_override",
+    "--bounding-set=-sys_admin,-sys_resource",
+    "--",
+];
+
+#[test]
+fn without_any_thread_files_are_refused_and_the_rest_is_served() {
+    if !is_root() {
+        eprintln!("only root can become somebody else");
+        return;
+    }
+    let guest = Guest::start_by(&WITHOUT_THREADS, &[]);
+    let limit = |processes: u32| {
+        let done = Command::new("setpriv")
+            .args(["--reuid=4244", "--regid=4244", "--clear-groups", "prlimit"])
+            .args(["--pid", &guest.pid().to_string(), &format!("--nproc={processes}:")])
+            .status();
+        assert!(done.unwrap().success());
+    };
+    for _ in 0..2 {
+        let refused = guest.get("/filesystem//etc/passwd").refused(503);
+        assert!(refused.contains("end some processes"), "{refused}");
+        guest.get("/network/process/1/ports").refused(503);
+        assert_eq!(guest.get("/health").ok()["status"], "ok");
+    }
+    limit(2);
+    let file = guest.get("/filesystem//etc/passwd");
+    assert_eq!(file.status, 200, "{}", file.text());
+    // The thread stays, so what is refused from now on is only another one.
+    limit(1);
+    assert_eq!(guest.get("/filesystem//etc/passwd").status, 200);
 }
 
 fn is_root() -> bool {
