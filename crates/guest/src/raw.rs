@@ -5,7 +5,7 @@
 use libc::{c_char, c_int, c_long, c_void};
 use rustix::io::Errno;
 use rustix::process::Pid;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use tokio::io::unix::AsyncFd;
@@ -101,6 +101,9 @@ pub(crate) enum NotStarted {
 
 /// Enough, because the child only makes a few system calls on it.
 const CHILD_STACK_BYTES: usize = 32 << 10;
+/// How readily the kernel kills what this program starts when memory runs out. The machine gives
+/// this program 500 (`OUT_OF_MEMORY_SCORE` of `node`).
+const OOM_SCORE: &CStr = c"900";
 /// Signals that this program handles or ignores: the first three in Rust's runtime, the others in
 /// `reaper` and `shutdown`.
 const HANDLED_SIGNALS: [c_int; 6] =
@@ -226,6 +229,9 @@ unsafe fn become_program(order: &Order) -> Option<()> {
             // library opens those when the program starts.
             done(libc::dup2(fd, number).into())?;
         }
+        // Before the user changes, because another one may not write to the file. If there is none,
+        // the process runs all the same.
+        let _ = raise_oom_score();
         if let Some((uid, gid)) = order.user {
             done(libc::syscall(libc::SYS_setgid, gid))?;
             if libc::getuid() == 0 {
@@ -244,6 +250,24 @@ unsafe fn become_program(order: &Order) -> Option<()> {
         }
         restore_signals()?;
         done(libc::execve(order.path, order.arguments, order.environment).into())
+    }
+}
+
+/// Makes the kernel kill the process, and what that starts, before this program when memory runs
+/// out: the instance ends with this program. Raising a score needs no right. Processes that share
+/// memory share a score too, but not with a child that was made by vfork.
+unsafe fn raise_oom_score() -> Option<()> {
+    let path = c"/proc/self/oom_score_adj";
+    // SAFETY: both are C strings, and the descriptor is the one that was just opened. Direct system
+    // calls, because the functions of the C library would check this thread for cancellation.
+    unsafe {
+        let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0);
+        done(file)?;
+        let score = OOM_SCORE;
+        let written = libc::syscall(libc::SYS_write, file, score.as_ptr(), score.count_bytes());
+        libc::syscall(libc::SYS_close, file);
+        done(written)
     }
 }
 
