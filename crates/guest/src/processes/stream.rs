@@ -4,6 +4,7 @@ use super::log::Read;
 use super::process::{Phase, Process};
 use super::view::{EMBEDDED_TAIL_BYTES, process_view};
 use crate::http::{Error, StreamSender};
+use crate::utf8::unfinished;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -86,22 +87,6 @@ impl Follower {
             }
         }
     }
-}
-
-/// Returns how many bytes at the end belong to an incomplete character.
-fn unfinished(bytes: &[u8]) -> usize {
-    let valid_from = bytes.len().saturating_sub(3);
-    for (back, byte) in bytes[valid_from..].iter().rev().enumerate() {
-        let length = match byte {
-            0xC2..=0xDF => 2,
-            0xE0..=0xEF => 3,
-            0xF0..=0xF4 => 4,
-            0x80..=0xBF => continue,
-            _ => return 0,
-        };
-        return if back + 1 < length { back + 1 } else { 0 };
-    }
-    0
 }
 
 /// Formats output as lines prefixed with the name of their stream. The same output always gives the
@@ -268,19 +253,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn only_the_unfinished_end_of_a_text_is_held_back(text in "\\PC{0,20}", cut in 0..4_usize) {
-            let bytes = &text.as_bytes()[..text.len().saturating_sub(cut)];
-            let kept = &bytes[..bytes.len() - unfinished(bytes)];
-            prop_assert!(std::str::from_utf8(kept).is_ok());
-            prop_assert!(unfinished(text.as_bytes()) == 0);
-        }
-
-        #[test]
-        fn no_bytes_are_too_odd_to_be_held_back(bytes in proptest::collection::vec(any::<u8>(), 0..9)) {
-            prop_assert!(unfinished(&bytes) <= bytes.len().min(3));
-        }
-
         #[test]
         fn the_layout_does_not_depend_on_how_output_arrived(
             writes in proptest::collection::vec((any::<bool>(), "[a\n]{0,6}"), 0..8), cut in 1..4_usize,

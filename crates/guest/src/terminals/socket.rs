@@ -12,13 +12,22 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 
-const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// A large paste comes as one message.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// How much of a message that is too large is still read, and for how long: a connection that is
+/// closed before breaks, and the client does not learn why.
+const PASSED_BY_BYTES_MAX: u64 = 32 << 20;
+const PASSING_BY_MAX: Duration = Duration::from_secs(10);
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -61,8 +70,22 @@ async fn serve(session: Arc<Session>, upgrade: OnUpgrade) {
     let mut socket =
         WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
     // Clients usually end by disconnecting.
-    let _ = show(&session, &mut socket).await;
-    let _ = socket.close(None).await;
+    match show(&session, &mut socket).await {
+        Err(tungstenite::Error::Capacity(_)) => refuse_message(socket).await,
+        Ok(()) | Err(_) => drop(socket.close(None).await),
+    }
+}
+
+/// Says that a message is too large. The connection cannot go on after it, because its rest is not
+/// read as a message.
+async fn refuse_message(mut socket: Socket) {
+    let reason = format!("a message is larger than {MESSAGE_BYTES_MAX} bytes; send it in parts");
+    let _ = socket.close(Some(CloseFrame { code: CloseCode::Size, reason: reason.into() })).await;
+    let mut connection = socket.into_inner();
+    // A client waits for this before it ends its side.
+    let _ = connection.shutdown().await;
+    let mut rest = connection.take(PASSED_BY_BYTES_MAX);
+    let _ = timeout(PASSING_BY_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }
 
 /// Shows the terminal and takes inputs until either side ends.

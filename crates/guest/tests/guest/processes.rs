@@ -86,6 +86,17 @@ fn orphans_are_reaped() {
 }
 
 #[test]
+fn when_memory_runs_out_what_it_starts_goes_first() {
+    let guest = Guest::start();
+    let own = || std::fs::read_to_string(format!("/proc/{}/oom_score_adj", guest.pid())).unwrap();
+    let before = own();
+    let score = guest.run("cat /proc/self/oom_score_adj")["stdout"].clone();
+    assert_eq!(score, "900\n");
+    assert_eq!(own(), before);
+    assert!(before.trim().parse::<i32>().unwrap() < 900, "{before}");
+}
+
+#[test]
 fn names_belong_to_one_running_process_at_a_time() {
     let guest = Guest::start();
     let ask = json!({"command": "sleep 100", "name": "a/b"});
@@ -93,6 +104,7 @@ fn names_belong_to_one_running_process_at_a_time() {
     assert_eq!(first["status"], "running");
     assert_eq!(first["exitCode"], 0);
     assert_eq!(first["completedAt"], "");
+    assert!(first["startedAt"].as_str().unwrap().ends_with(" GMT"), "{}", first["startedAt"]);
     guest.post("/process", &ask).refused(400);
     assert_eq!(guest.get("/process/a%2Fb").ok()["pid"], first["pid"]);
     guest.delete("/process/a%2Fb/kill").ok();

@@ -95,6 +95,34 @@ fn the_end_of_the_shell_is_the_end_of_the_session() {
 }
 
 #[test]
+fn characters_stay_whole_wherever_output_is_cut() {
+    let guest = Guest::start();
+    let mut client = Client::connect(&guest, "sessionId=text");
+    // Lines of eleven bytes with characters of three, so that most pieces that are read end within
+    // one.
+    client.type_in(
+        "stty -echo; yes '\u{20ac}\u{20ac}\u{20ac}' | head -c 200000; echo; echo do''ne\n",
+    );
+    let seen = client.until("done\r\n");
+    assert!(seen.matches('\u{20ac}').count() > 50_000);
+    // The output is cut in a character at its end, but nowhere else.
+    assert!(seen.matches('\u{fffd}').count() <= 2, "{}", seen.matches('\u{fffd}').count());
+    let replay = Client::connect(&guest, "sessionId=text").until("done\r\n");
+    let replay = replay.strip_prefix("\u{1b}[0m").unwrap();
+    assert!(!replay.starts_with('\u{fffd}'), "{}", &replay[..20]);
+}
+
+#[test]
+fn a_large_paste_arrives() {
+    let guest = Guest::start();
+    let mut client = Client::connect(&guest, "");
+    client.type_in("stty -echo -icanon; echo on''line; head -c 900000 | wc -c; echo do''ne\n");
+    client.until("online\r\n");
+    client.type_in(&"x".repeat(900_000));
+    assert!(client.until("done\r\n").contains("900000\r\n"));
+}
+
+#[test]
 fn what_is_not_understood_is_told() {
     let guest = Guest::start();
     let mut client = Client::connect(&guest, "");
