@@ -52,7 +52,7 @@ impl Guest {
             work,
             started_at: world.now(),
             proxy: Mutex::default(),
-            processes: Arc::default(),
+            processes: Arc::new(Processes::new(&settings)),
             monitors: Monitors::default(),
             scans: Arc::default(),
             terminals: Terminals::default(),

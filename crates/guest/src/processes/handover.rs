@@ -65,7 +65,8 @@ impl Processes {
         let mut table = self.table.lock();
         for kept in kept {
             let input = kept.input;
-            let (process, outputs, stage) = kept.take_over(instance, table.next_number())?;
+            let (process, outputs, stage) =
+                kept.take_over(instance, &self.keep, table.next_number())?;
             if let Some(number) = input {
                 process.input.open(Some(Sender::from_owned_fd(adopt(number)?)?));
             }
@@ -116,7 +117,7 @@ impl Process {
 type Taken = (Arc<Process>, Vec<(Stream, RawFd)>, Option<Stage>);
 
 impl Kept {
-    fn take_over(self, instance: &Instance, order: Number) -> io::Result<Taken> {
+    fn take_over(self, instance: &Instance, keep: &Keep, order: Number) -> io::Result<Taken> {
         let number =
             |pid| Pid::from_raw(pid).ok_or_else(|| io::Error::other("a process has no number"));
         let (phase, stage) = match self.phase {
@@ -132,7 +133,7 @@ impl Kept {
             }
             KeptPhase::Ended { end, at } => (Phase::Ended { end, at }, None),
         };
-        let log = Log::take_over(self.log, Keep::by(&instance.settings))?;
+        let log = Log::take_over(self.log, keep.clone())?;
         let state = State { phase, asked: self.asked, restarts: self.restarts, log };
         let process = Process::new(order, number(self.pid)?, self.plan, self.started_at, state);
         Ok((Arc::new(process), self.outputs, stage))

@@ -9,7 +9,6 @@
 //! the older one is dropped. Small output, which is most of it, never touches a file.
 
 use crate::carried::Carried;
-use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -18,8 +17,6 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use types::instance::Stream;
 
-/// Size of one generation. With two of them, the last 32 to 64 MiB of output are kept.
-pub(crate) const GENERATION_BYTES_MAX: usize = 32 << 20;
 /// Size of one generation if output must not be kept in files.
 const MEMORY_GENERATION_BYTES_MAX: usize = 128 << 10;
 /// Output up to this size stays in memory.
@@ -34,17 +31,13 @@ const STDERR_BIT: u32 = 1 << 31;
 #[derive(Debug, Clone)]
 pub(crate) enum Keep {
     /// In unnamed files in this directory, which disappear with the last descriptor.
-    Files(PathBuf),
+    Files {
+        directory: PathBuf,
+        generation_bytes: usize,
+    },
     Memory,
-}
-
-impl Keep {
-    pub(super) fn by(settings: &Settings) -> Self {
-        match settings.process_logging_disabled {
-            true => Self::Memory,
-            false => Self::Files(std::env::temp_dir()),
-        }
-    }
+    /// Nowhere: it is only counted.
+    Nothing,
 }
 
 /// Uninterrupted output of one stream.
@@ -154,11 +147,15 @@ impl Log {
     }
 
     pub(crate) fn append(&mut self, stream: Stream, mut bytes: &[u8]) {
-        let limit = match self.keep {
-            Keep::Files(_) => GENERATION_BYTES_MAX,
-            Keep::Memory => MEMORY_GENERATION_BYTES_MAX,
-        };
         self.totals[stream as usize] += bytes.len() as u64;
+        let limit = match self.keep {
+            Keep::Files { generation_bytes, .. } => generation_bytes,
+            Keep::Memory => MEMORY_GENERATION_BYTES_MAX,
+            Keep::Nothing => {
+                self.current = Generation::new(self.end() + bytes.len() as u64);
+                return;
+            }
+        };
         while !bytes.is_empty() {
             if self.current.length >= limit || self.current.runs.len() >= RUNS_MAX {
                 let next = Generation::new(self.end());
@@ -179,6 +176,12 @@ impl Log {
     pub(crate) fn drop_stored(&mut self) {
         self.older = None;
         self.current = Generation::new(self.end());
+    }
+
+    /// Drops all stored output, and keeps none that comes. Positions advance all the same.
+    pub(crate) fn end_keeping(&mut self) {
+        self.keep = Keep::Nothing;
+        self.drop_stored();
     }
 
     /// Drops the older half of the stored output.
@@ -273,7 +276,7 @@ impl Generation {
     }
 
     fn write(&mut self, bytes: &[u8], keep: &Keep) -> io::Result<()> {
-        if let (Body::Memory(kept), Keep::Files(directory)) = (&self.body, keep)
+        if let (Body::Memory(kept), Keep::Files { directory, .. }) = (&self.body, keep)
             && kept.len() + bytes.len() > SPILL_BYTES
         {
             let file = tempfile::tempfile_in(directory)?;
@@ -353,7 +356,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn files() -> Keep {
-        Keep::Files(std::env::temp_dir())
+        files_in(std::env::temp_dir())
+    }
+
+    fn files_in(directory: PathBuf) -> Keep {
+        Keep::Files { directory, generation_bytes: 32 << 20 }
     }
 
     fn read_all(log: &Log, mut position: u64, limit: usize) -> Vec<(Stream, Vec<u8>)> {
@@ -372,7 +379,7 @@ mod tests {
 
     #[test]
     fn small_output_needs_no_file() {
-        let mut log = Log::new(Keep::Files("/nonexistent".into()));
+        let mut log = Log::new(files_in("/nonexistent".into()));
         log.append(Stdout, b"hello");
         assert_eq!(log.tail(Stdout, 100).unwrap().bytes, b"hello");
         assert_eq!(log.read(9, 10).unwrap(), Read::Outside { begin: 0, end: 5 });
@@ -380,7 +387,7 @@ mod tests {
 
     #[test]
     fn output_that_cannot_be_kept_is_dropped_and_counted() {
-        let mut log = Log::new(Keep::Files("/nonexistent".into()));
+        let mut log = Log::new(files_in("/nonexistent".into()));
         log.append(Stdout, &[b'x'; 10_000]);
         log.append(Stdout, b"after");
         assert_eq!((log.begin(), log.end()), (10_000, 10_005));
@@ -397,6 +404,17 @@ mod tests {
         assert!(log.stored() <= 2 * MEMORY_GENERATION_BYTES_MAX as u64);
         assert_eq!(log.read(0, 1).unwrap(), Read::Outside { begin: log.begin(), end: log.end() });
         assert_eq!(read_all(&log, log.begin(), 4096).len(), 1);
+    }
+
+    #[test]
+    fn a_log_that_keeps_nothing_any_more_only_counts() {
+        let mut log = Log::new(files());
+        log.append(Stdout, &[b'x'; 10_000]);
+        log.end_keeping();
+        log.append(Stderr, &[b'y'; 10_000]);
+        assert_eq!((log.begin(), log.end(), log.stored()), (20_000, 20_000, 0));
+        assert_eq!(log.tail(Stderr, 100).unwrap().left_out, 10_000);
+        assert_eq!(log.read(5, 10).unwrap(), Read::Outside { begin: 20_000, end: 20_000 });
     }
 
     proptest! {

@@ -23,6 +23,7 @@ mod ask;
 mod byte_strings;
 mod handover;
 mod input;
+mod limits;
 mod log;
 mod pipe;
 mod plain;
@@ -50,7 +51,9 @@ pub(crate) use spawn::{Run, spawn};
 
 use crate::http::Error;
 use crate::reaper::End;
-use log::Log;
+use crate::settings::Settings;
+use limits::Limits;
+use log::{Keep, Log};
 use parking_lot::Mutex;
 use process::Phase;
 use readers::Readers;
@@ -61,17 +64,12 @@ use types::Timestamp;
 use waiters::Waiters;
 
 const RUNNING_MAX: usize = 4096;
-/// Limit for the output of all processes together. Beyond it, the oldest ended processes lose
-/// theirs first, then the others their older output, and at last all but [`TAIL_BYTES`].
-const LOGS_BYTES_MAX: u64 = 256 << 20;
-/// How much output of all processes together may arrive before the limit is enforced again.
-const RECLAIM_BYTES: u64 = 8 << 20;
-/// What each running process may keep while all of them have output.
-const TAIL_BYTES: u64 = LOGS_BYTES_MAX / RUNNING_MAX as u64;
 
-#[derive(Default)]
 pub(crate) struct Processes {
     table: Mutex<Table>,
+    /// Where output is kept.
+    keep: Keep,
+    limits: Limits,
     /// Bytes of output since the limit for all of it was enforced.
     since_reclaim: AtomicU64,
     waiters: Waiters,
@@ -79,6 +77,22 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let (keep, limits) = limits::by(settings);
+        Self::with(keep, limits)
+    }
+
+    fn with(keep: Keep, limits: Limits) -> Self {
+        Self {
+            table: Mutex::default(),
+            keep,
+            limits,
+            since_reclaim: AtomicU64::new(0),
+            waiters: Waiters::default(),
+            readers: Readers::default(),
+        }
+    }
+
     /// Finds a process by pid or name. Of several, the newest is returned.
     pub(crate) fn get(&self, identifier: &str) -> Result<Arc<Process>, Error> {
         let table = self.table.lock();
@@ -122,9 +136,9 @@ impl Processes {
     /// Counts output of any process, and now and then drops some of it.
     fn count_output(&self, bytes: usize) {
         let bytes = bytes as u64;
-        if self.since_reclaim.fetch_add(bytes, Ordering::Relaxed) + bytes >= RECLAIM_BYTES {
+        if self.since_reclaim.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.limits.reclaim {
             self.since_reclaim.store(0, Ordering::Relaxed);
-            self.reclaim(LOGS_BYTES_MAX, TAIL_BYTES);
+            self.reclaim(self.limits.all, self.limits.tail);
         }
     }
 
@@ -153,11 +167,16 @@ impl Processes {
 
 #[cfg(test)]
 mod tests {
-    use super::log::Keep;
     use super::process::{Number, State};
     use super::*;
     use rustix::process::Pid;
     use types::instance::Stream;
+
+    const LIMITS: Limits = Limits { all: 1_000, reclaim: 400, tail: 50 };
+
+    fn processes() -> Processes {
+        Processes::with(Keep::Memory, LIMITS)
+    }
 
     fn process(number: Number, phase: Phase, output: usize) -> Arc<Process> {
         let mut log = Log::new(Keep::Memory);
@@ -170,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_output_of_many_small_processes_is_within_the_limit_of_all() {
-        let processes = Processes::default();
+        let processes = processes();
         let running = Phase::Running { pid: Pid::from_raw(1).unwrap() };
         let ended = Phase::Ended { end: End::Exited(0), at: Timestamp::default() };
         for (phase, output) in [(ended, 500), (running, 500), (running, 400), (running, 10)] {
@@ -188,13 +207,30 @@ mod tests {
     }
 
     #[test]
-    fn output_of_all_processes_counts_towards_the_next_look() {
-        let processes = Processes::default();
-        for _ in 0..3 {
-            processes.count_output(RECLAIM_BYTES as usize / 4);
+    fn what_a_forgotten_process_has_left_behind_fills_nothing() {
+        let processes = processes();
+        let ended = Phase::Ended { end: End::Exited(0), at: Timestamp::default() };
+        let mut table = processes.table.lock();
+        for _ in 0..table::ENDED_MAX {
+            let number = table.next_number();
+            table.add(process(number, ended, 10));
         }
-        assert_eq!(processes.since_reclaim.load(Ordering::Relaxed), RECLAIM_BYTES / 4 * 3);
-        processes.count_output(RECLAIM_BYTES as usize / 4);
+        let oldest = table.all().next().unwrap().clone();
+        table.forget_surplus();
+        assert_eq!((oldest.stored(), oldest.output_end()), (0, 10));
+        oldest.change(|state| state.log.append(Stream::Stdout, b"more"));
+        assert_eq!((oldest.stored(), oldest.output_end()), (0, 14));
+        assert_eq!(table.all().next().unwrap().stored(), 10);
+    }
+
+    #[test]
+    fn output_of_all_processes_counts_towards_the_next_look() {
+        let processes = processes();
+        for _ in 0..3 {
+            processes.count_output(100);
+        }
+        assert_eq!(processes.since_reclaim.load(Ordering::Relaxed), 300);
+        processes.count_output(100);
         assert_eq!(processes.since_reclaim.load(Ordering::Relaxed), 0);
     }
 }

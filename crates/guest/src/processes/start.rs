@@ -1,7 +1,7 @@
 //! Starts processes.
 
 use super::ask::Plan;
-use super::log::{Keep, Log};
+use super::log::Log;
 use super::process::{Phase, Process, State};
 use super::spawn::spawn;
 use super::supervise::{Stage, supervise};
@@ -45,7 +45,7 @@ impl Processes {
             return Err(StartError::TooMany);
         }
         let mut run = spawn(instance, &plan).map_err(StartError::Spawn)?;
-        let log = Log::new(Keep::by(&instance.settings));
+        let log = Log::new(self.keep.clone());
         let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
         let number = table.next_number();
         let process = Arc::new(Process::new(number, run.pid, plan, instance.world.now(), state));

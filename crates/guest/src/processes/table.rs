@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// How many ended processes are remembered; the oldest is forgotten first.
-const ENDED_MAX: usize = 1000;
+pub(super) const ENDED_MAX: usize = 1000;
 
 #[derive(Default)]
 pub(super) struct Table {
@@ -40,7 +40,10 @@ impl Table {
         while self.ended.len() >= ENDED_MAX
             && let Some(oldest) = self.ended.pop_first()
         {
-            self.all.remove(&oldest);
+            // Something that it has left behind may still write, which nobody counts from here on.
+            if let Some(process) = self.all.remove(&oldest) {
+                process.change(|state| state.log.end_keeping());
+            }
         }
     }
 
