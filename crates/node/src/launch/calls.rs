@@ -148,7 +148,6 @@ const COMMON: &[Call] = calls![
     SYS_pkey_free,
     SYS_pkey_mprotect,
     SYS_ppoll,
-    SYS_prctl,
     SYS_pread64,
     SYS_preadv,
     SYS_preadv2,
@@ -193,7 +192,6 @@ const COMMON: &[Call] = calls![
     SYS_sched_setparam,
     SYS_sched_setscheduler,
     SYS_sched_yield,
-    SYS_seccomp,
     SYS_semctl,
     SYS_semget,
     SYS_semop,
@@ -219,7 +217,6 @@ const COMMON: &[Call] = calls![
     SYS_setreuid,
     SYS_setrlimit,
     SYS_setsid,
-    SYS_setsockopt,
     SYS_setuid,
     SYS_setxattr,
     SYS_shmat,
@@ -309,8 +306,9 @@ const OLDER: &[Call] = calls![
 const OLDER: &[Call] = &[];
 
 /// Calls that are refused as if the kernel did not have them, so that libraries fall back to older
-/// ones: `clone3`, whose flags a filter cannot see, and asynchronous I/O, because the whole machine
-/// has only a small number of its contexts (`fs.aio-max-nr`).
+/// ones: `clone3`, whose flags a filter cannot see, asynchronous I/O, because the whole machine has
+/// only a small number of its contexts (`fs.aio-max-nr`), and `seccomp`, because it has only a small
+/// room for filters (`net.core.bpf_jit_limit`).
 pub(crate) const MISSING: &[Call] = calls![
     SYS_clone3,
     SYS_io_cancel,
@@ -318,6 +316,7 @@ pub(crate) const MISSING: &[Call] = calls![
     SYS_io_getevents,
     SYS_io_setup,
     SYS_io_submit,
+    SYS_seccomp,
 ];
 
 impl Call {

@@ -14,6 +14,11 @@ const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
 /// What a kernel without the call returns, so that libraries fall back to an older one.
 const UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
 const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+/// What a kernel returns that was built without filters of calls, without filters of sockets and
+/// without a protocol of netlink. Programs go on without these; many end at other errors.
+pub(crate) const NO_FILTERS: i32 = libc::EINVAL;
+pub(crate) const NO_OPTION: i32 = libc::ENOPROTOOPT;
+pub(crate) const NO_PROTOCOL: i32 = libc::EPROTONOSUPPORT;
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xC000_003E;
@@ -27,6 +32,7 @@ const OFFSET_ARCHITECTURE: u32 = 4;
 /// Offsets of the lower halves of the arguments; both architectures are little-endian.
 const OFFSET_FIRST: u32 = 16;
 const OFFSET_SECOND: u32 = 24;
+const OFFSET_THIRD: u32 = 32;
 
 pub(crate) const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
@@ -37,13 +43,31 @@ pub(crate) const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP)
     .unsigned_abs();
 
-/// The permitted socket families. The others are the least tested parts of the kernel.
-pub(crate) const FAMILIES: [u32; 4] = [
-    libc::AF_UNIX.unsigned_abs(),
-    libc::AF_INET.unsigned_abs(),
-    libc::AF_INET6.unsigned_abs(),
-    libc::AF_NETLINK.unsigned_abs(),
+/// The permitted socket families, besides netlink. The others are the least tested parts of the
+/// kernel.
+pub(crate) const FAMILIES: [u32; 3] =
+    [libc::AF_UNIX.unsigned_abs(), libc::AF_INET.unsigned_abs(), libc::AF_INET6.unsigned_abs()];
+
+pub(crate) const NETLINK: u32 = libc::AF_NETLINK.unsigned_abs();
+
+/// The permitted protocols of netlink, which `ip`, `ss` and `udevadm` need. Through others, such as
+/// `NETLINK_USERSOCK`, programs fill each other's sockets, and no control group counts that memory.
+pub(crate) const NETLINK_PROTOCOLS: [u32; 3] = [
+    libc::NETLINK_ROUTE.unsigned_abs(),
+    libc::NETLINK_SOCK_DIAG.unsigned_abs(),
+    libc::NETLINK_KOBJECT_UEVENT.unsigned_abs(),
 ];
+
+pub(crate) const SOCKET_LEVEL: u32 = libc::SOL_SOCKET.unsigned_abs();
+
+/// Refused, because the kernel compiles these filters, and the whole machine has a budget for that
+/// (`net.core.bpf_jit_limit`). One instance could use it up, and then no other can start, because
+/// its own filter cannot be loaded. Other options that attach filters need the call `bpf`.
+pub(crate) const REFUSED_SOCKET_OPTIONS: [u32; 2] =
+    [libc::SO_ATTACH_FILTER.unsigned_abs(), libc::SO_ATTACH_REUSEPORT_CBPF.unsigned_abs()];
+
+/// Refused of `prctl` for the same reason. The newer call for it, `seccomp`, is missing.
+pub(crate) const REFUSED_PROCESS_OPTION: u32 = libc::PR_SET_SECCOMP.unsigned_abs();
 
 /// Refused, because they type into somebody's terminal.
 #[expect(clippy::cast_possible_truncation, reason = "the numbers of these calls have 16 bits")]
@@ -58,8 +82,12 @@ enum Verdict {
     Always(u32),
     /// `clone`: permitted without new namespaces.
     Clone,
-    /// `socket`: permitted for the families that ordinary programs use.
+    /// `socket`: permitted for the families and protocols that ordinary programs use.
     Socket,
+    /// `setsockopt`: permitted except for options that attach filters.
+    SocketOption,
+    /// `prctl`: permitted except for loading a filter of system calls.
+    ProcessOption,
     /// `ioctl`: permitted with a few exceptions.
     Ioctl,
     /// `personality`: permitted for a few values.
@@ -107,6 +135,8 @@ fn verdict(call: u32) -> Verdict {
     match c_long::from(call) {
         libc::SYS_clone => Verdict::Clone,
         libc::SYS_socket => Verdict::Socket,
+        libc::SYS_setsockopt => Verdict::SocketOption,
+        libc::SYS_prctl => Verdict::ProcessOption,
         libc::SYS_ioctl => Verdict::Ioctl,
         libc::SYS_personality => Verdict::Personality,
         known if calls::MISSING.iter().any(|call| call.number == known) => Verdict::Always(UNKNOWN),
@@ -161,7 +191,19 @@ fn leaf(verdict: Verdict) -> Vec<sock_filter> {
                 finish(ALLOW),
             ]
         }
-        Verdict::Socket => allow_if_equal(OFFSET_FIRST, &FAMILIES),
+        Verdict::Socket => if_equal(
+            (OFFSET_FIRST, NETLINK),
+            compare(OFFSET_THIRD, &NETLINK_PROTOCOLS, ALLOW, answer(NO_PROTOCOL)),
+            allow_if_equal(OFFSET_FIRST, &FAMILIES),
+        ),
+        Verdict::SocketOption => if_equal(
+            (OFFSET_SECOND, SOCKET_LEVEL),
+            compare(OFFSET_THIRD, &REFUSED_SOCKET_OPTIONS, answer(NO_OPTION), ALLOW),
+            vec![finish(ALLOW)],
+        ),
+        Verdict::ProcessOption => {
+            compare(OFFSET_FIRST, &[REFUSED_PROCESS_OPTION], answer(NO_FILTERS), ALLOW)
+        }
         Verdict::Ioctl => refuse_if_equal(OFFSET_SECOND, &REFUSED_CONTROLS),
         Verdict::Personality => allow_if_equal(OFFSET_FIRST, &PERSONALITIES),
     }
@@ -173,6 +215,23 @@ fn refuse_if_equal(offset: u32, values: &[u32]) -> Vec<sock_filter> {
 
 fn allow_if_equal(offset: u32, values: &[u32]) -> Vec<sock_filter> {
     compare(offset, values, ALLOW, REFUSE)
+}
+
+/// Goes on with `equal` if the argument has this value, and with `otherwise` if not.
+fn if_equal(
+    (offset, value): (u32, u32),
+    equal: Vec<sock_filter>,
+    otherwise: Vec<sock_filter>,
+) -> Vec<sock_filter> {
+    let mut code = vec![load(offset), jump(BPF_JEQ, value, 1, 0), skip(equal.len())];
+    code.extend(equal);
+    code.extend(otherwise);
+    code
+}
+
+/// Returns the action that answers the call with this error.
+fn answer(error: i32) -> u32 {
+    libc::SECCOMP_RET_ERRNO | error.unsigned_abs()
 }
 
 fn compare(offset: u32, values: &[u32], equal: u32, otherwise: u32) -> Vec<sock_filter> {
@@ -213,7 +272,7 @@ mod tests {
     static FILTER: LazyLock<Vec<sock_filter>> = LazyLock::new(|| Filter::new().code);
 
     /// Runs the filter as the kernel does.
-    fn decide(filter: &[sock_filter], architecture: u32, call: u32, arguments: [u32; 2]) -> u32 {
+    fn decide(filter: &[sock_filter], architecture: u32, call: u32, arguments: [u32; 3]) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {
             let step = filter[at];
@@ -226,6 +285,7 @@ mod tests {
                         OFFSET_ARCHITECTURE => architecture,
                         OFFSET_FIRST => arguments[0],
                         OFFSET_SECOND => arguments[1],
+                        OFFSET_THIRD => arguments[2],
                         other => panic!("offset {other}"),
                     }
                 }
@@ -243,7 +303,7 @@ mod tests {
     fn every_call_gets_the_verdict_of_the_list() {
         for call in 0..2048 {
             if let Verdict::Always(action) = verdict(call) {
-                assert_eq!(decide(&FILTER, ARCHITECTURE, call, [0, 0]), action, "call {call}");
+                assert_eq!(decide(&FILTER, ARCHITECTURE, call, [0; 3]), action, "call {call}");
             }
         }
     }
@@ -255,14 +315,53 @@ mod tests {
 
     #[test]
     fn calls_of_other_architectures_are_refused() {
-        assert_eq!(decide(&FILTER, 0x4000_0003, 0, [0, 0]), KILL);
-        assert_eq!(decide(&FILTER, ARCHITECTURE, X32 | number(libc::SYS_read), [0, 0]), REFUSE);
+        assert_eq!(decide(&FILTER, 0x4000_0003, 0, [0; 3]), KILL);
+        assert_eq!(decide(&FILTER, ARCHITECTURE, X32 | number(libc::SYS_read), [0; 3]), REFUSE);
     }
 
     #[test]
     fn what_the_whole_machine_has_few_of_is_not_there() {
-        for call in [libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_clone3] {
-            assert_eq!(decide(&FILTER, ARCHITECTURE, number(call), [1, 0]), UNKNOWN, "call {call}");
+        for call in [libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_clone3, libc::SYS_seccomp] {
+            assert_eq!(
+                decide(&FILTER, ARCHITECTURE, number(call), [1, 0, 0]),
+                UNKNOWN,
+                "call {call}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_program_loads_a_filter_of_its_own() {
+        let decided = |call, arguments: [i32; 3]| {
+            decide(&FILTER, ARCHITECTURE, number(call), arguments.map(fit))
+        };
+        let option = |level, option| decided(libc::SYS_setsockopt, [3, level, option]);
+        for refused in [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_REUSEPORT_CBPF] {
+            assert_eq!(option(libc::SOL_SOCKET, refused), answer(libc::ENOPROTOOPT));
+            assert_eq!(option(libc::IPPROTO_TCP, refused), ALLOW, "it means something else there");
+        }
+        for permitted in [libc::SO_RCVBUF, libc::SO_DETACH_FILTER, libc::SO_REUSEPORT] {
+            assert_eq!(option(libc::SOL_SOCKET, permitted), ALLOW);
+        }
+        let process = |option, first| decided(libc::SYS_prctl, [option, first, 0]);
+        assert_eq!(process(libc::PR_SET_SECCOMP, 2), answer(libc::EINVAL));
+        for permitted in [libc::PR_GET_SECCOMP, libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_NAME] {
+            assert_eq!(process(permitted, 2), ALLOW);
+        }
+    }
+
+    #[test]
+    fn netlink_is_for_networks_and_devices() {
+        let socket = |family: i32, protocol| {
+            let arguments = [fit(family), 2, protocol];
+            decide(&FILTER, ARCHITECTURE, number(libc::SYS_socket), arguments)
+        };
+        for protocol in 0..64 {
+            let expected =
+                if [0, 4, 15].contains(&protocol) { ALLOW } else { answer(libc::EPROTONOSUPPORT) };
+            assert_eq!(socket(libc::AF_NETLINK, protocol), expected, "protocol {protocol}");
+            assert_eq!(socket(libc::AF_INET, protocol), ALLOW);
+            assert_eq!(socket(libc::AF_PACKET, protocol), REFUSE);
         }
     }
 
@@ -281,7 +380,7 @@ mod tests {
             libc::SYS_pivot_root,
         ];
         for call in refused {
-            assert_eq!(decide(&FILTER, ARCHITECTURE, number(call), [0, 0]), REFUSE, "call {call}");
+            assert_eq!(decide(&FILTER, ARCHITECTURE, number(call), [0; 3]), REFUSE, "call {call}");
         }
     }
 
@@ -289,12 +388,12 @@ mod tests {
         #[test]
         fn a_clone_with_any_namespace_is_refused(flags: u32) {
             let expected = if flags & NAMESPACES == 0 { ALLOW } else { REFUSE };
-            prop_assert_eq!(decide(&FILTER, ARCHITECTURE, number(libc::SYS_clone), [flags, 0]), expected);
+            prop_assert_eq!(decide(&FILTER, ARCHITECTURE, number(libc::SYS_clone), [flags, 0, 0]), expected);
         }
 
         #[test]
-        fn no_number_leaves_the_program(call: u32, first: u32, second: u32) {
-            decide(&FILTER, ARCHITECTURE, call, [first, second]);
+        fn no_number_leaves_the_program(call: u32, first: u32, second: u32, third: u32) {
+            decide(&FILTER, ARCHITECTURE, call, [first, second, third]);
         }
     }
 }

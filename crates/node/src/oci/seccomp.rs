@@ -1,7 +1,10 @@
 //! The filter of system calls as an OCI profile. It is equivalent to [`crate::launch::filter`].
 
 use crate::launch::calls;
-use crate::launch::filter::{FAMILIES, NAMESPACES, PERSONALITIES, REFUSED_CONTROLS};
+use crate::launch::filter::{
+    FAMILIES, NAMESPACES, NETLINK, NETLINK_PROTOCOLS, NO_FILTERS, NO_OPTION, NO_PROTOCOL,
+    PERSONALITIES, REFUSED_CONTROLS, REFUSED_PROCESS_OPTION, REFUSED_SOCKET_OPTIONS, SOCKET_LEVEL,
+};
 use serde_json::{Value, json};
 
 const ALLOW: &str = "SCMP_ACT_ALLOW";
@@ -32,7 +35,8 @@ pub(super) fn profile() -> Value {
         json!({ "names": missing, "action": REFUSE, "errnoRet": libc::ENOSYS }),
         allow_if("clone", 0, Bits { mask: NAMESPACES, value: 0 }),
     ];
-    rules.extend(FAMILIES.map(|family| allow_if("socket", 0, Bits::exactly(family))));
+    rules.extend(sockets());
+    rules.extend(filters());
     rules.extend(
         PERSONALITIES.map(|personality| allow_if("personality", 0, Bits::exactly(personality))),
     );
@@ -45,10 +49,55 @@ pub(super) fn profile() -> Value {
     })
 }
 
-/// Permits a call depending on an argument. Only the lower half of it is checked, as in the kernel.
+/// The families and protocols of sockets.
+fn sockets() -> Vec<Value> {
+    let netlink = (0, Bits::exactly(NETLINK));
+    let mut rules: Vec<_> =
+        FAMILIES.map(|family| allow_if("socket", 0, Bits::exactly(family))).into();
+    rules.extend(
+        NETLINK_PROTOCOLS
+            .map(|protocol| rule("socket", None, &[netlink, (2, Bits::exactly(protocol))])),
+    );
+    let others = all_but(&NETLINK_PROTOCOLS).into_iter();
+    rules.extend(others.map(|bits| rule("socket", Some(NO_PROTOCOL), &[netlink, (2, bits)])));
+    rules
+}
+
+/// The calls that could load filters.
+fn filters() -> Vec<Value> {
+    let level = (1, Bits::exactly(SOCKET_LEVEL));
+    let (process, option) = ("prctl", "setsockopt");
+    let mut rules =
+        vec![rule(process, Some(NO_FILTERS), &[(0, Bits::exactly(REFUSED_PROCESS_OPTION))])];
+    let others = all_but(&[REFUSED_PROCESS_OPTION]).into_iter();
+    rules.extend(others.map(|bits| allow_if(process, 0, bits)));
+    rules.extend(
+        REFUSED_SOCKET_OPTIONS
+            .map(|refused| rule(option, Some(NO_OPTION), &[level, (2, Bits::exactly(refused))])),
+    );
+    let others = all_but(&REFUSED_SOCKET_OPTIONS).into_iter();
+    rules.extend(others.map(|bits| rule(option, None, &[level, (2, bits)])));
+    let levels = all_but(&[SOCKET_LEVEL]).into_iter();
+    rules.extend(levels.map(|bits| allow_if(option, 1, bits)));
+    rules
+}
+
+/// Permits a call depending on an argument.
 fn allow_if(call: &str, argument: u32, bits: Bits) -> Value {
-    let condition = json!({ "index": argument, "value": bits.mask, "valueTwo": bits.value, "op": "SCMP_CMP_MASKED_EQ" });
-    json!({ "names": [call], "action": ALLOW, "args": [condition] })
+    rule(call, None, &[(argument, bits)])
+}
+
+/// Permits a call depending on its arguments, or answers it with an error. Only the lower half of
+/// each is checked, as in the kernel.
+fn rule(call: &str, error: Option<i32>, arguments: &[(u32, Bits)]) -> Value {
+    let condition = |(index, bits): &(u32, Bits)| json!({ "index": index, "value": bits.mask, "valueTwo": bits.value, "op": "SCMP_CMP_MASKED_EQ" });
+    let conditions: Vec<_> = arguments.iter().map(condition).collect();
+    match error {
+        None => json!({ "names": [call], "action": ALLOW, "args": conditions }),
+        Some(error) => {
+            json!({ "names": [call], "action": REFUSE, "errnoRet": error, "args": conditions })
+        }
+    }
 }
 
 /// Returns patterns that match all numbers except these. A profile cannot express "neither of two"

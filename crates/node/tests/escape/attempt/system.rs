@@ -49,6 +49,29 @@ fn clone_into(flags: i32) -> Outcome {
     Ok(result)
 }
 
+/// A filter that permits everything.
+static LET_ALL: [libc::sock_filter; 1] =
+    [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }];
+
+/// Returns the address of the kernel's description of a filter, which stays in memory.
+fn filter(code: &'static [libc::sock_filter]) -> usize {
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_ptr().cast_mut() };
+    std::ptr::from_ref(Box::leak(Box::new(program))).addr_exposed()
+}
+
+/// The kernel compiles the filters of sockets too, and the machine has little room for that.
+fn filter_socket(option: i32) -> Outcome {
+    let number: usize =
+        socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?.parse().map_err(io::Error::other)?;
+    let set = |option: i32, value, size| {
+        let level = libc::SOL_SOCKET as usize;
+        call(libc::SYS_setsockopt, [number, level, option as usize, value, size])
+    };
+    let on = 1_u32;
+    set(libc::SO_REUSEPORT, (&raw const on).addr_exposed(), size_of_val(&on))?;
+    set(option, filter(&LET_ALL), size_of::<libc::sock_fprog>())
+}
+
 /// Looks for a process of the machine or a neighbour that a signal would reach. Our own pids are 1
 /// to 9.
 fn find_others() -> Outcome {
@@ -117,6 +140,12 @@ pub(super) const CALLS: &[Attempt] = &[
             [attributes.as_ptr().addr_exposed(), 0, usize::MAX, usize::MAX, 0],
         )
     }),
+    ("a filter of system calls", || call(libc::SYS_seccomp, [1, 0, filter(&LET_ALL), 0, 0])),
+    ("an older filter of system calls", || {
+        call(libc::SYS_prctl, [libc::PR_SET_SECCOMP as usize, 2, filter(&LET_ALL), 0, 0])
+    }),
+    ("a filter of packets", || filter_socket(libc::SO_ATTACH_FILTER)),
+    ("a filter that chooses sockets", || filter_socket(libc::SO_ATTACH_REUSEPORT_CBPF)),
     ("userfaultfd", || call(libc::SYS_userfaultfd, [1, 0, 0, 0, 0])),
     ("io_uring", || {
         let parameters = [0_u64; 15];
@@ -221,6 +250,9 @@ pub(super) const SOCKETS: &[Attempt] = &[
         ask(libc::NETLINK_ROUTE, libc::RTM_NEWLINK, 0, &body)
     }),
     ("the machine's audit", || ask(libc::NETLINK_AUDIT, 1000, 0, &[])),
+    ("a netlink of programs", || {
+        socket(libc::AF_NETLINK, libc::SOCK_DGRAM, libc::NETLINK_USERSOCK)
+    }),
     ("the machine's devices", || {
         let number: usize = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT)?
             .parse()
