@@ -46,8 +46,8 @@ pub(super) fn set_bound(file: &Path, bound: u64) -> io::Result<()> {
     }
 }
 
-/// Sets a limit of swap, if the kernel counts swap at all: that can be turned off.
-pub(super) fn set_swap(file: &Path, bytes: u64) -> io::Result<()> {
+/// Sets a limit if the kernel offers it. Counting swap, for example, can be turned off.
+pub(super) fn set_if_offered(file: &Path, bytes: u64) -> io::Result<()> {
     if file.exists() { set_bound(file, bytes) } else { Ok(()) }
 }
 

@@ -85,6 +85,7 @@ impl Groups {
                 "this kernel does not count swap (swapaccount=0): instances share it without limits"
             );
         }
+        list_no_programs_out_of_memory();
         let owners = Arc::new(Owners::new(version, name, bounds));
         Ok(Self { version, name: name.to_owned(), owners })
     }
@@ -248,6 +249,17 @@ impl Group {
             Self::V1 { name } => v1::remove_all(name),
             Self::V2 { folder } => v2::remove(folder),
         }
+    }
+}
+
+/// Keeps the kernel from writing a list of programs into the machine's log each time that a group
+/// runs out of memory. An instance can let that happen all the time, and would fill the log.
+fn list_no_programs_out_of_memory() {
+    const SETTING: &str = "/proc/sys/vm/oom_dump_tasks";
+    if std::fs::read_to_string(SETTING).is_ok_and(|setting| setting.trim() != "0")
+        && let Err(error) = std::fs::write(SETTING, "0")
+    {
+        tracing::warn!(%error, "cannot change `vm.oom_dump_tasks`: instances that run out of memory fill the kernel's log");
     }
 }
 

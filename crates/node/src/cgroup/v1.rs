@@ -2,7 +2,7 @@
 
 use super::files::{
     MOUNT, make_folder, open_for_writing, read_field, read_number, remove_folder, set_bound,
-    set_swap,
+    set_if_offered,
 };
 use super::resources::{Bounds, Usage};
 use super::wait::{KERNEL_TIMEOUT, PAUSE, wait_at_most, wait_until};
@@ -37,6 +37,16 @@ const PERIOD_US: u64 = 100_000;
 const MEMORY: &str = "memory.limit_in_bytes";
 /// Limits memory and swap together, and is never lower than the limit of memory.
 const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
+/// Limits what sockets keep that was sent and not read. This version does not count that as memory
+/// of a group, and counts it at all only where this limit is set. It is about UDP too.
+const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
+/// The part of its memory that the sockets of an instance may take besides.
+const SOCKETS_PART: u64 = 4;
+/// The part that those of all instances may take together. It is a sixteenth, because beyond that
+/// the kernel saves on the connections of the whole machine (`net.ipv4.tcp_mem`).
+const SOCKETS_PART_OF_ALL: u64 = 16;
+/// Less than this would slow down ordinary connections.
+const SOCKETS_BYTES_MIN: u64 = 16 << 20;
 
 pub(super) fn offered(root: &Path) -> bool {
     CONTROLLERS.iter().all(|controller| root.join(controller).join("tasks").exists())
@@ -96,6 +106,7 @@ fn make_parent(name: &Path, memory_mb: u64, swap_mb: u64, processes: u64) -> io:
     folders(name).iter().try_for_each(|folder| make_folder(folder))?;
     let [memory, swap] = [memory_mb, swap_mb].map(|mb| mb.saturating_mul(1 << 20));
     limit_parent(&folder("memory", name), memory, swap)?;
+    limit_sockets(&folder("memory", name), memory / SOCKETS_PART_OF_ALL)?;
     set_bound(&folder("pids", name).join("pids.max"), processes)
 }
 
@@ -103,11 +114,15 @@ fn make_parent(name: &Path, memory_mb: u64, swap_mb: u64, processes: u64) -> io:
 fn limit_parent(folder: &Path, memory_bytes: u64, swap_bytes: u64) -> io::Result<()> {
     let (memory, both) = (folder.join(MEMORY), folder.join(MEMORY_AND_SWAP));
     // The old limit of both may be lower than the new one of memory.
-    set_swap(&both, i64::MAX.unsigned_abs())?;
+    set_if_offered(&both, i64::MAX.unsigned_abs())?;
     set_bound(&memory, memory_bytes)?;
     // The limit of memory stays as it was if more is in use.
     let memory_bytes = read_number(&memory)?.max(memory_bytes);
-    set_swap(&both, memory_bytes.saturating_add(swap_bytes))
+    set_if_offered(&both, memory_bytes.saturating_add(swap_bytes))
+}
+
+fn limit_sockets(folder: &Path, bytes: u64) -> io::Result<()> {
+    set_if_offered(&folder.join(SOCKETS), bytes.max(SOCKETS_BYTES_MIN))
 }
 
 pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
@@ -120,7 +135,8 @@ pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
     let memory = folder("memory", name);
     write(memory.join(MEMORY), bytes.to_string())?;
     // Enough to push out all of its memory while it sleeps.
-    set_swap(&memory.join(MEMORY_AND_SWAP), bytes)?;
+    set_if_offered(&memory.join(MEMORY_AND_SWAP), bytes)?;
+    limit_sockets(&memory, bytes / SOCKETS_PART)?;
     limit_cpu(name, spec.cpu_millicores)?;
     write(folder("pids", name).join("pids.max"), spec.pids_max.to_string())
 }
@@ -218,4 +234,22 @@ pub(super) fn remove_everywhere(name: &Path) -> io::Result<()> {
 /// Removes the groups of this name in all trees.
 pub(super) fn remove_elsewhere(name: &Path) -> io::Result<()> {
     folders_everywhere(name)?.iter().try_for_each(|folder| remove_folder(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_limited_where_the_kernel_counts_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let limit = || read_to_string(folder.path().join(SOCKETS)).ok();
+        limit_sockets(folder.path(), 1 << 30).unwrap();
+        assert_eq!(limit(), None);
+        write(folder.path().join(SOCKETS), "9223372036854771712\n").unwrap();
+        limit_sockets(folder.path(), 1 << 30).unwrap();
+        assert_eq!(limit().unwrap(), (1_u64 << 30).to_string());
+        limit_sockets(folder.path(), 1).unwrap();
+        assert_eq!(limit().unwrap(), (16_u64 << 20).to_string(), "enough for a few connections");
+    }
 }

@@ -10,7 +10,7 @@
 
 use super::files::{
     MOUNT, make_folder, open_for_writing, read_field, read_number, remove_folder, set_bound,
-    set_swap,
+    set_if_offered,
 };
 use super::resources::{Bounds, Usage};
 use super::wait::wait_until;
@@ -67,7 +67,7 @@ pub(super) fn make_owner(folder: &Path, bounds: &Bounds) -> io::Result<()> {
 fn make_parent(folder: &Path, memory_mb: u64, swap_mb: u64, processes: u64) -> io::Result<()> {
     make_folder(folder)?;
     set_bound(&folder.join("memory.max"), memory_mb.saturating_mul(1 << 20))?;
-    set_swap(&folder.join(SWAP), swap_mb.saturating_mul(1 << 20))?;
+    set_if_offered(&folder.join(SWAP), swap_mb.saturating_mul(1 << 20))?;
     set_bound(&folder.join("pids.max"), processes)?;
     hand_down(folder)
 }
@@ -80,7 +80,7 @@ pub(super) fn make(folder: &Path, spec: &Spec) -> io::Result<()> {
 fn set_limits(folder: &Path, spec: &Spec) -> io::Result<()> {
     let memory_bytes = u64::from(spec.memory_mb) << 20;
     // Enough to push out all of its memory while it sleeps.
-    set_swap(&folder.join(SWAP), memory_bytes)?;
+    set_if_offered(&folder.join(SWAP), memory_bytes)?;
     limits(spec, memory_bytes).iter().try_for_each(|(file, text)| write(folder.join(file), text))
 }
 

@@ -12,6 +12,14 @@ fn a_first_process_without_memory_is_reported_as_such() {
 }
 
 #[test]
+fn running_out_of_memory_lists_no_programs_in_the_kernels_log() {
+    std::fs::write("/proc/sys/vm/oom_dump_tasks", "1").unwrap();
+    let machine = Machine::new();
+    let _node = machine.open();
+    assert_eq!(std::fs::read_to_string("/proc/sys/vm/oom_dump_tasks").unwrap(), "0\n");
+}
+
+#[test]
 fn a_child_without_memory_is_counted_and_the_instance_lives() {
     let machine = Machine::new();
     let node = machine.open();
@@ -46,6 +54,28 @@ fn swap_of_an_instance_and_of_its_owner_is_bounded() {
         assert_eq!(instance.trim(), (64_u64 << 20).to_string());
         let owner: u64 = bound(&owner).unwrap().trim().parse().unwrap();
         assert!(owner < 1 << 60, "{owner}");
+    }
+    node.destroy(&spec.id).unwrap();
+}
+
+/// Version 1 of control groups counts it as memory of no group.
+#[test]
+fn what_sockets_keep_of_an_instance_is_bounded() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut spec = machine.shell("unread", "sleep 1000");
+    spec.memory_mb = 128;
+    node.create(&spec).unwrap();
+    let memory = std::path::Path::new("/sys/fs/cgroup/memory").join(&machine.settings.name);
+    let bound = |group: &str| {
+        let file = memory.join(group).join("memory.kmem.tcp.limit_in_bytes");
+        Some(std::fs::read_to_string(file).ok()?.trim().parse::<u64>().unwrap())
+    };
+    if let Some(instance) = bound("owner.somebody/unread") {
+        assert_eq!(instance, 32 << 20);
+        for group in ["", "owner.somebody"] {
+            assert!(bound(group).unwrap() < 1 << 50, "`{group}`");
+        }
     }
     node.destroy(&spec.id).unwrap();
 }
