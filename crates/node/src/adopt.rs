@@ -69,7 +69,7 @@ fn of_this_boot(
     let group = groups.find(record.owner.as_ref(), id);
     let Some(identity) = &record.process else {
         group.sweep()?;
-        stores.journal.record(stores.world.now(), id, Happened::Destroyed)?;
+        stores.journal.record(stores.world.now(), id, Happened::Destroyed);
         stores.records.remove(id)?;
         return Ok(None);
     };
@@ -87,11 +87,8 @@ fn of_this_boot(
             if record.is_held {
                 stores.records.put_held(id, false)?;
             }
-            stores.journal.record(
-                since,
-                id,
-                if frozen { Happened::Paused } else { Happened::Resumed },
-            )?;
+            let happened = if frozen { Happened::Paused } else { Happened::Resumed };
+            stores.journal.record(since, id, happened);
             if frozen { State::Paused { since } } else { State::Running { since } }
         }
         (None, Some(End { at, exit })) => State::Exited { at, exit },
@@ -185,7 +182,7 @@ fn gone(
     exit: Exit,
     at: Timestamp,
 ) -> io::Result<State> {
-    stores.journal.record(at, id, Happened::Exited(exit))?;
+    stores.journal.record(at, id, Happened::Exited(exit));
     record.end = Some(End { at, exit });
     stores.records.put(id, &record)?;
     Ok(State::Exited { at, exit })

@@ -2,7 +2,8 @@
 //!
 //! Facts are lines in a file, in the order in which they happened, so they survive a kill of the
 //! node. They are handed out again until they are forgotten; their numbers make a second delivery
-//! harmless. If the machine stops, the last facts that nobody had read may be lost; the next node
+//! harmless. Those that find no room on a full disk are only in memory until there is room, and only
+//! a kill of the node in that time loses them. If the machine stops, the last facts that nobody had read may be lost; the next node
 //! then reports every instance of that time as lost.
 
 use files::Readers;
@@ -32,6 +33,8 @@ struct Kept {
     next: u64,
     /// How many lines in the file are forgotten already.
     stale: usize,
+    /// How many of the last facts are not in the file, because writing failed.
+    unwritten: usize,
 }
 
 /// The file, which is only ever appended to in whole lines.
@@ -55,7 +58,7 @@ impl Journal {
         let by_time = world.now().ms().max(0).cast_unsigned().saturating_mul(1_000);
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
         let lines = rewrite(&path, &facts)?;
-        let state = Mutex::new(Kept { lines, facts, next, stale: 0 });
+        let state = Mutex::new(Kept { lines, facts, next, stale: 0, unwritten: 0 });
         let boot = crate::process::boot().ok().map(|boot| boot_number(&boot));
         Ok(Self { world, path, boot, kept_at_most, state, changed: Condvar::new() })
     }
@@ -66,12 +69,9 @@ impl Journal {
         (kept >= self.kept_at_most).then_some(kept)
     }
 
-    pub(crate) fn record(
-        &self,
-        at: Timestamp,
-        instance: &InstanceName,
-        happened: Happened,
-    ) -> io::Result<()> {
+    /// Records a fact. If it cannot be written, it is kept in memory and written later: what
+    /// happened is not undone because a disk is full.
+    pub(crate) fn record(&self, at: Timestamp, instance: &InstanceName, happened: Happened) {
         let mut kept = self.state.lock();
         let (number, chance) = (kept.next, self.world.random_text(8));
         let uptime_ms = self.world.uptime_ms() - self.world.now().since(at).max(0);
@@ -83,13 +83,17 @@ impl Journal {
             instance: instance.clone(),
             happened,
         };
-        let mut line = serde_json::to_vec(&fact)?;
-        line.push(b'\n');
-        kept.lines.append(&line)?;
         kept.next += 1;
         kept.facts.push_back(fact);
+        kept.unwritten += 1;
+        let written = kept.write();
+        // Said once, and not for each fact that follows.
+        if let Err(error) = written
+            && kept.unwritten == 1
+        {
+            tracing::error!(%error, path = %self.path.display(), "facts cannot be written; they are kept in memory, and lost if the server is killed now");
+        }
         self.changed.notify_all();
-        Ok(())
     }
 
     /// Returns the oldest facts that are not forgotten, at most `limit`. Waits up to `timeout` for
@@ -108,8 +112,7 @@ impl Journal {
     pub(crate) fn forget(&self, through: u64) -> io::Result<()> {
         let mut kept = self.state.lock();
         let count = kept.facts.iter().take_while(|fact| fact.number <= through).count();
-        kept.facts.drain(..count);
-        kept.stale += count;
+        kept.drop_oldest(count);
         if kept.facts.is_empty() {
             // Facts are mostly forgotten one by one, and a new file each time would be too
             // expensive.
@@ -117,9 +120,31 @@ impl Journal {
             kept.stale = 0;
         } else if kept.stale > STALE_AT_MOST && kept.stale > kept.facts.len() {
             kept.lines = rewrite(&self.path, &kept.facts)?;
-            kept.stale = 0;
+            (kept.stale, kept.unwritten) = (0, 0);
+        }
+        // There may be room again. If not, the facts stay in memory.
+        let _ = kept.write();
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Writes the facts that are not in the file yet, oldest first, up to the first that fails.
+    fn write(&mut self) -> io::Result<()> {
+        while let Some(fact) = self.facts.get(self.facts.len() - self.unwritten) {
+            let mut line = serde_json::to_vec(fact)?;
+            line.push(b'\n');
+            self.lines.append(&line)?;
+            self.unwritten -= 1;
         }
         Ok(())
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        let written = count.min(self.facts.len() - self.unwritten);
+        self.facts.drain(..count);
+        self.stale += written;
+        self.unwritten -= count - written;
     }
 }
 
@@ -194,8 +219,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let id = InstanceName::new("one").unwrap();
         let journal = Journal::open(folder.path(), 10, world()).unwrap();
-        journal.record(Timestamp::from_ms(1), &id, Happened::Started { memory_mb: 64 }).unwrap();
-        journal.record(Timestamp::from_ms(2), &id, Happened::Exited(Exit::Code(3))).unwrap();
+        journal.record(Timestamp::from_ms(1), &id, Happened::Started { memory_mb: 64 });
+        journal.record(Timestamp::from_ms(2), &id, Happened::Exited(Exit::Code(3)));
         let first = journal.oldest(10, Duration::ZERO);
         drop(journal);
 
@@ -216,12 +241,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let id = InstanceName::new("one").unwrap();
         let journal = Journal::open(folder.path(), 10, world()).unwrap();
-        journal.record(Timestamp::from_ms(1), &id, Happened::Paused).unwrap();
+        journal.record(Timestamp::from_ms(1), &id, Happened::Paused);
         drop(journal);
         let path = folder.path().join("facts");
         OpenOptions::new().append(true).open(path).unwrap().write_all(b"{\"id\":\"x").unwrap();
         let journal = Journal::open(folder.path(), 10, world()).unwrap();
-        journal.record(Timestamp::from_ms(1), &id, Happened::Resumed).unwrap();
+        journal.record(Timestamp::from_ms(1), &id, Happened::Resumed);
         drop(journal);
         assert_eq!(
             Journal::open(folder.path(), 10, world()).unwrap().oldest(10, Duration::ZERO).len(),
@@ -235,7 +260,7 @@ mod tests {
         let id = InstanceName::new("one").unwrap();
         let journal = Journal::open(folder.path(), 10, world()).unwrap();
         for at in [1, 2, 3] {
-            journal.record(Timestamp::from_ms(at), &id, Happened::Paused).unwrap();
+            journal.record(Timestamp::from_ms(at), &id, Happened::Paused);
         }
         let mut facts = journal.oldest(10, Duration::ZERO);
         drop(journal);
@@ -249,25 +274,61 @@ mod tests {
         assert_eq!(journal.oldest(10, Duration::ZERO), facts);
     }
 
+    /// Fills a disk of a journal and records more than fits. Returns what is to be removed for room.
+    fn fill(folder: &Path, record: impl Fn(i64)) -> PathBuf {
+        record(0);
+        let filler = folder.join("filler");
+        let mut file = File::create(&filler).unwrap();
+        while file.write_all(&[0; 4_096]).is_ok() {}
+        // Those that no longer fit into the last block.
+        (1..200).for_each(record);
+        assert_eq!(std::fs::read(folder.join("facts")).unwrap().last(), Some(&b'\n'));
+        filler
+    }
+
     #[test]
-    fn a_fact_that_a_full_disk_cut_off_does_not_spoil_the_next() {
+    fn facts_that_find_a_full_disk_are_written_when_there_is_room() {
         let disk = crate::disk::make_memory_folder(1, 0).unwrap();
         let folder = PathBuf::from(format!("/proc/self/fd/{}", disk.as_raw_fd()));
         let id = InstanceName::new("one").unwrap();
         let journal = Journal::open(&folder, 1_000, world()).unwrap();
         let record = |at| journal.record(Timestamp::from_ms(at), &id, Happened::Paused);
-        record(0).unwrap();
-        let mut filler = File::create(folder.join("filler")).unwrap();
-        while filler.write_all(&[0; 4_096]).is_ok() {}
-        // The line that no longer fits into the last block is cut off at its end.
-        let failed = (1..1_000).find(|at| record(*at).is_err()).unwrap();
-        assert_eq!(std::fs::read(folder.join("facts")).unwrap().last(), Some(&b'\n'));
-        drop(filler);
-        std::fs::remove_file(folder.join("filler")).unwrap();
-        record(failed).unwrap();
-        let facts = journal.oldest(1_000, Duration::ZERO);
-        let read = read(&folder.join("facts")).unwrap();
-        assert_eq!(facts, Vec::from(read));
+        let filler = fill(&folder, record);
+        let written = || Vec::from(read(&folder.join("facts")).unwrap());
+        let known = || journal.oldest(1_000, Duration::ZERO);
+        assert_eq!(known().len(), 200);
+        assert_eq!(written(), known()[..written().len()]);
+        assert!(written().len() < 200, "the disk is full");
+        std::fs::remove_file(filler).unwrap();
+        record(200);
+        assert_eq!(written().len(), 201);
+        assert_eq!(written(), known());
+    }
+
+    #[test]
+    fn facts_that_are_not_written_yet_can_be_forgotten() {
+        let disk = crate::disk::make_memory_folder(1, 0).unwrap();
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", disk.as_raw_fd()));
+        let id = InstanceName::new("one").unwrap();
+        let journal = Journal::open(&folder, 1_000, world()).unwrap();
+        let record = |at| journal.record(Timestamp::from_ms(at), &id, Happened::Paused);
+        let filler = fill(&folder, record);
+        let written = read(&folder.join("facts")).unwrap().len();
+        let numbers: Vec<_> =
+            journal.oldest(1_000, Duration::ZERO).iter().map(|fact| fact.number).collect();
+        // First some that are written, then some that are not.
+        for last in [1, written + 10] {
+            journal.forget(numbers[last]).unwrap();
+            let rest: Vec<_> =
+                journal.oldest(1_000, Duration::ZERO).iter().map(|fact| fact.number).collect();
+            assert_eq!(rest, numbers[last + 1..]);
+        }
+        std::fs::remove_file(filler).unwrap();
+        journal.forget(numbers[written + 11]).unwrap();
+        let kept = journal.oldest(1_000, Duration::ZERO);
+        drop(journal);
+        let all = Vec::from(read(&folder.join("facts")).unwrap());
+        assert_eq!(all[all.len() - kept.len()..], kept);
     }
 
     #[test]
@@ -275,9 +336,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path(), 1, world()).unwrap();
         assert_eq!(journal.full(), None);
-        journal
-            .record(Timestamp::from_ms(1), &InstanceName::new("one").unwrap(), Happened::Paused)
-            .unwrap();
+        journal.record(Timestamp::from_ms(1), &InstanceName::new("one").unwrap(), Happened::Paused);
         assert_eq!(journal.full(), Some(1));
     }
 }

@@ -171,7 +171,8 @@ impl Instance {
     pub(crate) fn resume(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.step(Event::Resumed, self.stores.world.now())?.is_none() {
-            return Ok(());
+            // It may be frozen all the same, because an earlier thaw failed.
+            return self.body.thaw().map_err(|attempt| attempt.on(&self.id));
         }
         // Recorded before the thaw: an instance that runs is paid for, even if this process is
         // killed in between.
@@ -304,15 +305,10 @@ impl Instance {
         *self.shown.lock() = next;
         self.keep_promise(next);
         self.changed.notify_all();
-        match happened {
-            Some(happened) => self
-                .stores
-                .journal
-                .record(now, &self.id, happened)
-                .doing("record what happened to")
-                .map_err(|attempt| attempt.on(&self.id)),
-            None => Ok(()),
+        if let Some(happened) = happened {
+            self.stores.journal.record(now, &self.id, happened);
         }
+        Ok(())
     }
 
     /// Keeps memory promised to an instance that is awake. One that wakes is never refused.

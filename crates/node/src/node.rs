@@ -99,8 +99,6 @@ impl Node {
     pub fn destroy(&self, id: &InstanceName) -> Result<(), Error> {
         let instance = self.find(id)?;
         instance.end()?;
-        let attempt =
-            |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
         instance.body.destroy().map_err(|attempt| attempt.on(id))?;
         let none = Firewall::default();
         instance.without_way_past(Level::Closed, || {
@@ -109,17 +107,16 @@ impl Node {
         let Some(instance) = self.registry.lock().remove(id) else {
             return Err(Error::Missing(id.clone()));
         };
-        let now = self.shared.stores.world.now();
-        attempt(
-            self.shared.stores.journal.record(now, id, Happened::Destroyed),
-            "record the end of",
-        )?;
-        attempt(self.shared.stores.records.remove(id), "remove the record of")?;
+        let stores = &self.shared.stores;
+        stores.journal.record(stores.world.now(), id, Happened::Destroyed);
+        let removed = stores.records.remove(id);
+        // Given back even if the record stays: nobody can ask again for the end of an instance that
+        // is not listed any more. The next node finds out that it has ended.
         if instance.body.process().is_some() {
             self.networks.give_back(instance.slot);
         }
         instance.let_go();
-        Ok(())
+        removed.doing("remove the record of").map_err(|attempt| attempt.on(id))
     }
 
     pub fn inspect(&self, id: &InstanceName) -> Result<View, Error> {

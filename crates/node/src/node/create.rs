@@ -99,7 +99,7 @@ fn in_slot(
     };
     let instance = Arc::new(Instance::new(origin, Arc::clone(stores)));
     let happened = Happened::Started { memory_mb: spec.memory_mb };
-    stores.journal.record(now, &spec.id, happened).doing("record its start")?;
+    stores.journal.record(now, &spec.id, happened);
     stores.records.change(&spec.id, &record).doing("record its process")?;
     node.admit(Arc::clone(&instance)).doing("watch its process")?;
     Ok(instance)
@@ -130,9 +130,10 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
 fn undo(node: &Node, spec: &Spec) {
     node.dismiss(&spec.id);
     let stores = &node.shared.stores;
-    let undone = body::clear(&node.shared, &spec.owner, &spec.id)
-        .and_then(|()| stores.journal.record(stores.world.now(), &spec.id, Happened::Destroyed))
-        .and_then(|()| stores.records.remove(&spec.id));
+    let undone = body::clear(&node.shared, &spec.owner, &spec.id).and_then(|()| {
+        stores.journal.record(stores.world.now(), &spec.id, Happened::Destroyed);
+        stores.records.remove(&spec.id)
+    });
     if let Err(error) = undone {
         tracing::error!(%error, instance = %spec.id, "cannot undo a failed start");
     }
