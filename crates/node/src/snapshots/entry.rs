@@ -5,8 +5,8 @@ use crate::sparse::BLOCK_BYTES;
 use crate::users::IDS_PER_INSTANCE;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, Statx, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod,
-    fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, makedev, mknodat, utimensat,
+    AtFlags, FileType, Gid, Mode, StatVfs, Statx, Timespec, Timestamps, Uid, XattrFlags, chownat,
+    fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, makedev, mknodat, utimensat,
 };
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
@@ -23,8 +23,8 @@ const OF_THE_MOUNT: [&[u8]; 4] =
 /// The kernel's limits.
 const NAMES_BYTES_MAX: usize = 64 << 10;
 const VALUE_BYTES_MAX: usize = 64 << 10;
-/// How much disk space a file without content is counted as, for its inode.
-pub(super) const BYTES_PER_FILE: u64 = 4_096;
+/// How much disk space a file without content is counted as, at least.
+pub(super) const BYTES_PER_FILE_MIN: u64 = 4_096;
 /// The kernel's format of file capabilities that apply for any user namespace, and its flag for
 /// "effective".
 const CAPABILITIES_OF_ANY_ROOT: u32 = 0x0200_0000;
@@ -55,12 +55,20 @@ pub(super) fn is_whiteout(stat: &Statx) -> bool {
     kind(stat) == FileType::CharacterDevice && (stat.stx_rdev_major, stat.stx_rdev_minor) == (0, 0)
 }
 
+/// Returns how much disk space a file is counted as besides its content. Where a file system has a
+/// fixed number of inodes, that is its part of the disk: whoever has a share of the space could
+/// otherwise take all inodes.
+pub(super) fn bytes_per_file(all: &StatVfs) -> u64 {
+    let bytes = all.f_blocks.saturating_mul(all.f_frsize);
+    bytes.checked_div(all.f_files).unwrap_or(0).max(BYTES_PER_FILE_MIN)
+}
+
 /// Returns how much disk space a file takes.
-pub(super) fn bytes_of(stat: &Statx) -> u64 {
+pub(super) fn bytes_of(stat: &Statx, bytes_per_file: u64) -> u64 {
     // A file with several names is counted once.
     let content = stat.stx_blocks * BLOCK_BYTES / u64::from(stat.stx_nlink.max(1));
     let is_folder = kind(stat) == FileType::Directory;
-    BYTES_PER_FILE + if is_folder { stat.stx_blocks * BLOCK_BYTES } else { content }
+    bytes_per_file + if is_folder { stat.stx_blocks * BLOCK_BYTES } else { content }
 }
 
 /// Returns true if a file of a lower layer and one of the instance differ in nothing but perhaps
@@ -216,6 +224,18 @@ mod tests {
                 prop_assert_eq!(inside, id - root);
             }
         }
+    }
+
+    #[test]
+    fn a_file_counts_as_its_part_of_the_inodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let counted = |mb: u64, files| {
+            let all = rustix::fs::statvfs(folder.path()).unwrap();
+            bytes_per_file(&StatVfs { f_frsize: 4_096, f_blocks: mb << 8, f_files: files, ..all })
+        };
+        assert_eq!(counted(1_024, 65_536), 16_384, "as `mkfs.ext4` makes it");
+        assert_eq!(counted(1_024, 1 << 20), 4_096, "there are more inodes than blocks can fill");
+        assert_eq!(counted(1_024, 0), 4_096, "there are as many as wanted");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The writable layer of an instance, as a snapshot reads it.
 
-use super::entry::Ids;
+use super::entry::{Ids, bytes_per_file};
 use super::folder::open_folder;
 use super::image::Layer;
 use super::place::open;
@@ -14,7 +14,7 @@ use crate::sys;
 use crate::volumes::CloneSource;
 use crate::written::Written;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, Mode, fstatvfs, mkdirat};
+use rustix::fs::{CWD, Mode, fstatvfs, mkdirat, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
@@ -24,8 +24,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// The most disk space that a file takes besides its content.
-const BYTES_PER_FILE: u64 = 4_096;
+/// The most disk space that a file takes besides its content and its inode.
+const BLOCK_BYTES: u64 = 4_096;
 
 /// Where an instance's written files are read from.
 pub(crate) enum Source {
@@ -60,8 +60,10 @@ impl Files {
         Ok(Self::Whole { top, root, below })
     }
 
-    /// Returns the most disk space that a copy can take, if the original does not grow.
-    pub(super) fn bytes_at_most(&self) -> io::Result<u64> {
+    /// Returns the most disk space that a copy in this folder can take, if the original does not
+    /// grow.
+    pub(super) fn bytes_at_most(&self, folder: &Path) -> io::Result<u64> {
+        let bytes_per_file = BLOCK_BYTES.saturating_add(bytes_per_file(&statvfs(folder)?));
         let used = match self {
             Self::Layer(written) => fstatvfs(top(written.mount.as_fd())?)?,
             // For an overlay this is about its writable layer.
@@ -69,7 +71,7 @@ impl Files {
         };
         let content = used.f_blocks.saturating_sub(used.f_bfree).saturating_mul(used.f_frsize);
         let files = used.f_files.saturating_sub(used.f_ffree);
-        Ok(content.saturating_add(files.saturating_mul(2 * BYTES_PER_FILE)))
+        Ok(content.saturating_add(files.saturating_mul(bytes_per_file)))
     }
 
     /// Copies everything into a new folder, and returns the size of the copy.
@@ -81,7 +83,7 @@ impl Files {
         ) -> Result<Duration, SnapshotError>,
     ) -> Result<(u64, Duration), SnapshotError> {
         mkdirat(CWD, folder, Mode::from_raw_mode(0o700)).map_err(io::Error::from)?;
-        let (into, at_most) = (open(folder)?, self.bytes_at_most()?);
+        let (into, at_most) = (open(folder)?, self.bytes_at_most(folder)?);
         let (from, root, below) = match self {
             Self::Layer(written) => {
                 let upper = open_folder(&top(written.mount.as_fd())?, Path::new("upper"))?;

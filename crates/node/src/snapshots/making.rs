@@ -56,7 +56,8 @@ impl Snapshots {
                 (Sort::Image, size_bytes, paused)
             }
             Source::Files(files) => {
-                let _room = self.room.take(&new.owner, megabytes(files.bytes_at_most()?))?;
+                let _room =
+                    self.room.take(&new.owner, megabytes(files.bytes_at_most(&making.folder)?))?;
                 let (size_bytes, paused) = files.copy_to(&making.folder.join(LAYER), still)?;
                 (Sort::Layer, size_bytes, paused)
             }

@@ -13,8 +13,8 @@ use crate::error::SnapshotError;
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Statx, StatxAttributes, linkat, mkdirat, openat, readlinkat,
-    symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Statx, StatxAttributes, fstatvfs, linkat, mkdirat, openat,
+    readlinkat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -43,6 +43,8 @@ pub(super) struct Copy<'c> {
     into: &'c OwnedFd,
     ids: Ids,
     below: Option<&'c OwnedFd>,
+    /// The disk space that each file of the copy is counted as besides its content.
+    bytes_per_file: u64,
     /// How many bytes the first look may still copy. Otherwise a file that is moved ahead of it
     /// could be copied again and again.
     budget: u64,
@@ -92,6 +94,7 @@ impl<'c> Copy<'c> {
             into,
             ids,
             below,
+            bytes_per_file: entry::bytes_per_file(&fstatvfs(into)?),
             budget: bytes_at_most.saturating_mul(2).saturating_add(BUDGET_BYTES),
             seen: HashMap::new(),
             open: HashSet::new(),
@@ -226,7 +229,7 @@ impl<'c> Copy<'c> {
         let mut size = Size::default();
         for path in self.seen.keys() {
             match look(self.into, path.as_os_str()) {
-                Ok(stat) => size.bytes += entry::bytes_of(&stat),
+                Ok(stat) => size.bytes += entry::bytes_of(&stat, self.bytes_per_file),
                 Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -273,7 +276,7 @@ impl<'c> Copy<'c> {
             // Folders that the layers below have too are only made for what may be inside, and removed
             // if nothing is. All of them together can be more than what was written.
             let is_shared = is_folder && has_folder(below, place.name)?;
-            let wanted = if is_shared { 0 } else { entry::bytes_of(stat) };
+            let wanted = if is_shared { 0 } else { entry::bytes_of(stat, self.bytes_per_file) };
             self.budget = self.budget.checked_sub(wanted).ok_or(SnapshotError::Restless)?;
         } else if self.is_unchanged(place)? {
             if stat.stx_nlink > 1 && !is_folder {

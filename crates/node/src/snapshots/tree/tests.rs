@@ -29,7 +29,7 @@ fn copied_with_many_folders(are_below: bool) -> (Result<(), SnapshotError>, temp
     let [from, below, into] = ["from", "below", "into"].map(|name| folder.path().join(name));
     std::fs::create_dir(&below).unwrap();
     std::fs::create_dir(&into).unwrap();
-    let many = BUDGET_BYTES / entry::BYTES_PER_FILE + 1;
+    let many = BUDGET_BYTES / entry::BYTES_PER_FILE_MIN + 1;
     for number in 0..many {
         std::fs::create_dir_all(from.join(number.to_string())).unwrap();
         if are_below {
