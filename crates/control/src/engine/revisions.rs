@@ -10,13 +10,9 @@ use serde_json::Value;
 use store::revisions::{self as kept, Revision};
 use store::{Tx, resources};
 use types::ids::ResourceId;
+use types::parts::limits::{REVISIONS_KEPT_MAX, REVISIONS_LISTED_MAX};
 use types::parts::{Deploy, RevisionConfiguration, RevisionMetadata, Status};
 use types::{Kind, World};
-
-/// How many revisions are kept of one object.
-const KEPT_MAX: i64 = 5;
-/// The kept revisions, plus two that may serve although they are older.
-const LISTED_MAX: i64 = KEPT_MAX + 2;
 
 fn new_id(world: &World) -> String {
     world.random_text(12)
@@ -185,7 +181,7 @@ pub fn earlier<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<(Revi
         wish.secrets(&mut |_, value| MASK.clone_into(value));
         Ok((revision, wish))
     };
-    kept::list(tx, id, LISTED_MAX)?.into_iter().map(wish).collect()
+    kept::list(tx, id, REVISIONS_LISTED_MAX)?.into_iter().map(wish).collect()
 }
 
 fn parse<K: Kind>(revision: &Revision) -> Result<K, Error> {
@@ -242,7 +238,7 @@ pub(super) fn keep<K: Managed>(
     kept::insert(tx, &revision)?;
     // The revision that serves until the new one is ready may be older than all that are kept.
     let serving = [serving.active.as_deref(), serving.canary.as_deref(), K::serving(&held.state)];
-    kept::trim(tx, &held.row.id, KEPT_MAX, serving)?;
+    kept::trim(tx, &held.row.id, REVISIONS_KEPT_MAX, serving)?;
     Ok(())
 }
 
@@ -254,24 +250,17 @@ pub fn revisions<K: Managed>(
 ) -> Result<Vec<RevisionMetadata>, Error> {
     let mut held = Held::<K>::get(context, tx, &[], name)?;
     let configuration = configuration(&mut held.wish);
-    let kept = kept::list(tx, &held.row.id, LISTED_MAX)?;
-    let before = previous(&kept, configuration.active.as_deref());
+    let kept = kept::list(tx, &held.row.id, REVISIONS_LISTED_MAX)?;
+    let before = previous(&kept, configuration.active.as_deref(), K::serving(&held.state));
     let status = resources::find_by_id(tx, &held.row.id)?.and_then(|row| row.status);
-    let canary_percent = configuration.canary_percent.unwrap_or(0);
     let metadata = |revision: Revision| {
         let active = configuration.active.as_deref() == Some(revision.id.as_str());
         let canary = configuration.canary.as_deref() == Some(revision.id.as_str());
-        let traffic = match (active, canary, configuration.canary.is_some()) {
-            (true, _, true) => 100 - canary_percent,
-            (true, _, false) => 100,
-            (false, true, _) => canary_percent,
-            (false, false, _) => 0,
-        };
         RevisionMetadata {
             active: Some(active),
             canary: Some(canary),
             previous_active: Some(before.as_deref() == Some(revision.id.as_str())),
-            traffic_percent: Some(traffic),
+            traffic_percent: Some(traffic_of::<K>(&held.state, &configuration, &revision.id)),
             status: Some(status_of(&held, &revision.id, (active || canary).then_some(status))),
             created_at: Some(revision.created_at),
             created_by: Some(revision.created_by),
@@ -294,12 +283,33 @@ fn status_of<K: Managed>(held: &Held<K>, id: &str, wished: Option<Option<Status>
     status.map_or_else(String::new, |status| status.name().to_owned())
 }
 
-/// Returns the revision that served before the active one: the last activated among the others.
-fn previous(kept: &[Revision], active: Option<&str>) -> Option<String> {
-    let others = kept
-        .iter()
-        .filter(|revision| active != Some(revision.id.as_str()) && revision.activated_at.is_some());
-    others.max_by_key(|revision| revision.activated_at).map(|revision| revision.id.clone())
+/// Returns the percentage of the requests that a revision gets. A canary that failed gets none.
+fn traffic_of<K: Kind>(state: &K::State, configuration: &RevisionConfiguration, id: &str) -> i64 {
+    let active = configuration.active.as_deref();
+    // Until the active revision is ready, and if it fails, the one before it serves on.
+    let serving = K::serving(state).or(active);
+    let is_apart = |canary: &&str| ![serving, active].contains(&Some(*canary));
+    let canary = configuration.canary.as_deref().filter(|canary| !canary.is_empty());
+    let canary = canary.filter(is_apart).filter(|canary| !K::has_failed(state, canary));
+    let share = canary.and(configuration.canary_percent).unwrap_or(0);
+    match Some(id) {
+        id if id == serving => 100 - share,
+        id if id == canary => share,
+        _ => 0,
+    }
+}
+
+/// Returns the revision that serves in place of the active one, or else served before it: the last
+/// activated among the others.
+fn previous(kept: &[Revision], active: Option<&str>, serving: Option<&str>) -> Option<String> {
+    let is_other = |revision: &&Revision| active != Some(revision.id.as_str());
+    let others = || kept.iter().filter(is_other);
+    let serves = others().find(|revision| serving == Some(revision.id.as_str()));
+    let activated = || {
+        let activated = others().filter(|revision| revision.activated_at.is_some());
+        activated.max_by_key(|revision| revision.activated_at)
+    };
+    serves.or_else(activated).map(|revision| revision.id.clone())
 }
 
 #[cfg(test)]

@@ -16,8 +16,6 @@ const MEMORY_MB_DEFAULT: i64 = 2048;
 const PORT_DEFAULT: i64 = 8080;
 /// The only extension there is: the application stands for a sandbox.
 const BIND_TO_SANDBOX: &str = "ai.blaxel.experimental/bind-to-sandbox";
-/// Number of revisions kept, and so the most that a body may list.
-const REVISIONS_MAX: usize = 5;
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,7 +59,7 @@ pub struct ApplicationSpec {
     pub region: Option<String>,
     pub revision: Option<RevisionConfiguration>,
     /// Earlier deployments. In a request, the first one supplies what the spec itself leaves out.
-    #[schemars(length(max = REVISIONS_MAX))]
+    #[schemars(length(max = limits::REVISIONS_LISTED_MAX))]
     pub revisions: Option<Vec<AppRevision>>,
     /// The snapshot that its instances start from, over the same image. Set by forks; it stays
     /// until the image changes.
@@ -188,6 +186,10 @@ impl Kind for Application {
         for revision in self.spec.revisions.iter_mut().flatten() {
             Env::visit_all(revision.envs.as_mut(), visit);
         }
+    }
+
+    fn envs_mut(&mut self) -> Option<&mut Vec<Env>> {
+        self.spec.envs.as_mut()
     }
 
     fn leave_out_write_only(&mut self) {

@@ -24,6 +24,12 @@ pub const MAP_MAX: usize = 256;
 pub const LABELS_MAX: usize = 64;
 /// Most tasks in one cron trigger.
 pub const TRIGGER_TASKS_MAX: usize = 1000;
+/// Newest revisions that are kept of one object.
+pub const REVISIONS_KEPT_MAX: i64 = 5;
+/// Most revisions that an object has, and so the most that a body may list, because clients send
+/// back what they have read: those kept, and older ones that are active, a canary, or serve until
+/// the active one is ready.
+pub const REVISIONS_LISTED_MAX: i64 = REVISIONS_KEPT_MAX + 3;
 pub const DRIVE_PERMISSIONS_MAX: usize = 3;
 pub const SCHEDULE_HISTORY_MAX: i64 = 100;
 

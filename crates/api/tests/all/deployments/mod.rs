@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod applications;
+mod revisions;
 
 use crate::common::machine::{IMAGE, Pretended, variable};
 use crate::common::{Cloud, settings};
@@ -261,6 +262,9 @@ async fn a_canary_that_fails_gets_nothing() {
     let route = cloud.routes.until("a", |_| true).await;
     assert_eq!((targets(&route).len(), targets(&route)[0].weight), (1, 100));
     assert_eq!(replicas(&route).len(), 1);
+    let revisions = cloud.get("/v0/agents/a/revisions").await.ok();
+    let shares = [&revisions[0]["trafficPercent"], &revisions[1]["trafficPercent"]];
+    assert_eq!(shares, [0, 100], "{revisions}");
     let launched = machine.until_launched(3).await;
     machine.until_retired(launched[2].instance.as_str()).await;
 }
