@@ -4,7 +4,7 @@
 
 use crate::context::Context;
 use crate::engine::{self, Held};
-use crate::error::{Conflict, Error, Unfit};
+use crate::error::{Error, Unfit};
 use crate::missing::Missing;
 use crate::volumes;
 use std::fmt;
@@ -110,7 +110,7 @@ impl<'h> Holder<'h> {
             Some(holder) if *holder == me => return Ok(()),
             Some(holder) => {
                 let (volume, holder) = (name.to_owned(), holder.clone());
-                return Err(Conflict::VolumeAttached { volume, holder }.into());
+                return Err(Unfit::VolumeAttached { volume, holder }.into());
             }
             None => {}
         }

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::Held;
-use crate::error::{Conflict, Error};
+use crate::error::{Error, Unfit};
 use crate::machine::Machine;
 use crate::snapshot_store::Base;
 use types::ids::ResourceId;
@@ -19,7 +19,7 @@ pub(crate) fn require_image(
     let store = context.control.machine().and_then(|machine| machine.snapshots());
     let is_lost = store.is_some_and(|store| store.base(&snapshot.row.id) == Base::Lost);
     if image != below || is_lost {
-        return Err(Conflict::SnapshotImage { image: below.to_owned() }.into());
+        return Err(Unfit::SnapshotImage { image: below.to_owned() }.into());
     }
     Ok(())
 }

@@ -16,8 +16,6 @@ pub enum Conflict {
     DriveMounted { sandbox: String },
     #[error("the volume is attached to {holder}; delete that first")]
     Attached { holder: String },
-    #[error("the volume `{volume}` is attached to {holder}; delete that first")]
-    VolumeAttached { volume: String, holder: String },
     #[error(
         "a trigger of another object answers at `{address}` already; choose another `configuration.path`"
     )]
@@ -52,10 +50,6 @@ pub enum Conflict {
     SnapshotsNamed { name: String },
     #[error("the snapshot is not ready: {why}")]
     SnapshotNotReady { why: String },
-    #[error(
-        "the snapshot was taken over another image: `{image}`, as it was then; what begins with it needs that one"
-    )]
-    SnapshotImage { image: String },
     #[error("the sandbox is {status}; {wants}")]
     SandboxState { status: &'static str, wants: &'static str },
     #[error("the domain was registered anew meanwhile; verify it again")]

@@ -26,6 +26,9 @@ pub enum Unfit {
     ImageBuiltByOther { owner: String },
     #[error("only verified domains of previews can be shared; verify the domain first")]
     DomainUnverified,
+    /// Not a conflict: clients that create something take one to mean that its name is taken.
+    #[error("the volume `{volume}` is attached to {holder}; delete that first")]
+    VolumeAttached { volume: String, holder: String },
     #[error("the volume `{volume}` is in another region than the {kind}")]
     VolumeElsewhere { volume: String, kind: KindName },
     #[error("the volume `{volume}` is kept by another machine of this installation")]
@@ -50,6 +53,11 @@ pub enum Unfit {
     TemplateVersionName { max: usize },
     #[error("the snapshot is kept by another machine of this installation")]
     SnapshotOnOtherMachine,
+    /// Not a conflict: clients that fork take one to mean that the name of the fork is taken.
+    #[error(
+        "the snapshot was taken over another image: `{image}`, as it was then; what begins with it needs that one"
+    )]
+    SnapshotImage { image: String },
     #[error("a sandbox has at most {max} schedules; delete one first")]
     ManySchedules { max: i64 },
     #[error(

@@ -217,7 +217,7 @@ impl Keeper {
         }
         assert_eq!(attached(), format!("sandbox:{}", self.name));
         let second = client.ask("POST", "/v0/sandboxes", Some(&self.sandbox_of("second")));
-        assert_eq!(second.unwrap().0, 409, "{} is in two places", self.name);
+        assert_eq!(second.unwrap().0, 400, "{} is in two places", self.name);
         self.read(client).unwrap_or_else(alive);
         (1, 1)
     }

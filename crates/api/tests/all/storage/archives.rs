@@ -132,7 +132,7 @@ async fn nothing_begins_with_files_over_an_image_that_is_lost() {
         ("/v0/sandboxes/one/snapshots/before/restore".into(), Value::Null),
         ("/v0/applications".into(), app),
     ] {
-        let message = cloud.post(&path, body).await.refused(409);
+        let message = cloud.post(&path, body).await.refused(400);
         assert!(message.contains("over another image"), "{path}: {message}");
     }
     let one = cloud.get("/v0/sandboxes/one").await.ok();

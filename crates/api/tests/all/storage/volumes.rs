@@ -29,7 +29,7 @@ async fn a_volume_belongs_to_one_sandbox_as_long_as_that_lives() {
         cloud.post("/v0/sandboxes", holder("one", "none")).await.refused(400);
         cloud.post("/v0/sandboxes", holder("one", "disk")).await.ok();
         assert_eq!(attached_to().await, "sandbox:one");
-        let message = cloud.post("/v0/sandboxes", holder("two", "disk")).await.refused(409);
+        let message = cloud.post("/v0/sandboxes", holder("two", "disk")).await.refused(400);
         assert!(message.contains("sandbox:one"), "{message}");
         cloud.get("/v0/sandboxes/two").await.refused(404);
         cloud.delete("/v0/volumes/disk").await.refused(409);
@@ -115,7 +115,7 @@ async fn a_sandbox_is_launched_with_its_volumes_once_its_row_has_them() {
         cloud.post("/v0/sandboxes", mounting("one", "disk")).await.ok();
         let seen = cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
         assert!(seen["errors"].is_null(), "{seen}");
-        let message = cloud.post("/v0/sandboxes", mounting("two", "disk")).await.refused(409);
+        let message = cloud.post("/v0/sandboxes", mounting("two", "disk")).await.refused(400);
         assert!(message.contains("sandbox:one"), "{message}");
         cloud.delete("/v0/volumes/disk").await.refused(409);
         cloud.delete("/v0/sandboxes/one").await.ok();
@@ -258,7 +258,7 @@ async fn an_agent_has_its_volume_alone_and_its_revisions_take_turns() {
     cloud.until("/v0/agents/bot", |it| it["status"] == "DEPLOYED").await;
     assert_eq!(attached_to("disk").await, "agent:bot");
     cloud.delete("/v0/volumes/disk").await.refused(409);
-    cloud.post("/v0/sandboxes", mounting("box", "disk")).await.refused(409);
+    cloud.post("/v0/sandboxes", mounting("box", "disk")).await.refused(400);
     let first = machine.until_launched(1).await.remove(0);
     let [mount] = &first.volumes[..] else { panic!("{:?}", first.volumes) };
     assert_eq!((mount.path.as_str(), mount.read_only), ("/memory", false));
