@@ -1,7 +1,7 @@
 //! What every kind of resource has in common. Adding a kind is one file that implements [`Kind`],
 //! and a line in the list of [`KindName`].
 
-use crate::parts::{Head, Labels, RevisionConfiguration, Trigger};
+use crate::parts::{Env, Head, Labels, RevisionConfiguration, Trigger};
 use crate::{Problems, Scope, Timestamp, Verb, World};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -186,6 +186,11 @@ pub trait Kind:
     /// Passes each secret value to the visitor to be sealed, opened or masked, with a name that is
     /// stable within the object.
     fn secrets(&mut self, _visit: &mut dyn FnMut(&str, &mut String)) {}
+
+    /// Returns the environment variables of the wish, some of which may be secret.
+    fn envs_mut(&mut self) -> Option<&mut Vec<Env>> {
+        None
+    }
 
     /// Returns the objects of the same workspace that this one names.
     fn references(&self) -> Vec<Reference> {

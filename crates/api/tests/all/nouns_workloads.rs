@@ -85,6 +85,33 @@ async fn secrets_are_masked_and_shown_to_admins_who_ask() {
 }
 
 #[tokio::test]
+async fn a_mask_that_comes_back_without_its_mark_keeps_the_secret() {
+    let cloud = Cloud::start().await;
+    for sample in samples() {
+        cloud.post(sample.path, sample.body).await.ok();
+    }
+    for item in ["/v0/agents/one", "/v0/functions/one", "/v0/jobs/one", "/v0/sandboxes/one"] {
+        for mark in [None, Some(json!(null)), Some(json!(false))] {
+            let mut read = cloud.get(item).await.ok();
+            let envs = read["spec"]["runtime"]["envs"].as_array_mut().unwrap();
+            let secret = envs[0].as_object_mut().unwrap();
+            secret.remove("secret");
+            secret.extend(mark.map(|mark| ("secret".to_owned(), mark)));
+            // Without a stored secret of its name, it is a value like any other.
+            envs.retain(|env| env["name"] != "STARS");
+            envs.push(json!({"name": "STARS", "value": "***"}));
+            let changed = cloud.put(item, read).await.ok();
+            assert_eq!(changed["spec"]["runtime"]["envs"][0]["value"], "***", "{item}");
+            let shown = cloud.get(&format!("{item}?show_secrets=true")).await.ok();
+            let envs = shown["spec"]["runtime"]["envs"].as_array().unwrap();
+            assert_eq!((&envs[0]["value"], &envs[0]["secret"]), (&json!("hunter2"), &json!(true)));
+            let stars = envs.last().unwrap();
+            assert_eq!((&stars["value"], &stars["secret"]), (&json!("***"), &json!(null)));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_callback_secret_is_shown_once_and_stays_the_same() {
     let cloud = Cloud::start().await;
     let calls_back = json!({"type": "http-async", "configuration": {"path": "/x", "callbackUrl": "https://x.example/"}});

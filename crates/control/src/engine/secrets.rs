@@ -81,6 +81,9 @@ pub(super) fn keep_masked<K: Kind>(
     old: &BTreeMap<String, String>,
     problems: &mut Problems,
 ) {
+    for env in wish.envs_mut().into_iter().flatten() {
+        env.mark_masked(|name| old.contains_key(name));
+    }
     wish.secrets(&mut |name, value| {
         if value == MASK {
             match old.get(name) {

@@ -178,6 +178,10 @@ macro_rules! runtime {
             }
         }
 
+        fn envs_mut(&mut self) -> Option<&mut Vec<Env>> {
+            self.spec.runtime.as_mut()?.envs.as_mut()
+        }
+
         fn leave_out_write_only(&mut self) {
             if let Some(network) = &mut self.spec.network {
                 network.leave_out_secrets();

@@ -1,6 +1,6 @@
 //! Environment variables of a workload.
 
-use super::{limits, names};
+use super::{MASK, limits, names};
 use crate::Problems;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,10 +89,23 @@ impl Env {
     /// Passes the secret values to a visitor.
     pub fn visit_all(envs: Option<&mut Vec<Self>>, visit: &mut dyn FnMut(&str, &mut String)) {
         for env in envs.into_iter().flatten().filter(|env| env.secret == Some(true)) {
-            let name = format!("envs.{}", env.name.as_deref().unwrap_or_default());
+            let name = env.secret_name();
             if let Some(value) = &mut env.value {
                 visit(&name, value);
             }
+        }
+    }
+
+    /// The name under which its value is visited if it is secret.
+    fn secret_name(&self) -> String {
+        format!("envs.{}", self.name.as_deref().unwrap_or_default())
+    }
+
+    /// Marks a variable as secret if its value is the mask and a secret of its name is stored. Some
+    /// clients send back the value that they were shown without the mark.
+    pub fn mark_masked(&mut self, is_stored: impl Fn(&str) -> bool) {
+        if self.value.as_deref() == Some(MASK) && is_stored(&self.secret_name()) {
+            self.secret = Some(true);
         }
     }
 }
