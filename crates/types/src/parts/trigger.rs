@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 const CALLBACK_SECRET_LENGTH: usize = 40;
 /// Characters of a generated trigger id.
 const ID_LENGTH: usize = 12;
+/// Longest trigger id, in characters.
+const ID_LENGTH_MAX: usize = 64;
 /// Value of `authenticationType` with which everybody who knows the address may call.
 const PUBLIC: &str = "public";
 /// Paths that a job itself answers, so no trigger may.
@@ -29,7 +31,7 @@ pub enum TriggerType {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Trigger {
-    #[schemars(length(max = 64), regex(pattern = limits::PATH_SEGMENT))]
+    #[schemars(length(max = ID_LENGTH_MAX), regex(pattern = limits::PATH_SEGMENT))]
     pub id: Option<String>,
     #[serde(rename = "type")]
     pub kind: Option<TriggerType>,
@@ -268,12 +270,40 @@ fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'stat
     }
 }
 
-/// Returns `wanted`, or the first of `wanted-2`, `wanted-3`, … that is free.
+/// Returns `wanted`, or the first of `wanted-2`, `wanted-3`, … that is free. `wanted` is cut where
+/// the number would make it longer than an id may be.
 fn distinct(wanted: String, taken: &BTreeSet<String>) -> String {
     if !taken.contains(&wanted) {
         return wanted;
     }
     // One number more than there are ids, so that one must be free.
-    let mut numbered = (2..taken.len() + 3).map(|number| format!("{wanted}-{number}"));
+    let mut numbered = (2..taken.len() + 3).map(|number| {
+        let suffix = format!("-{number}");
+        let kept = ID_LENGTH_MAX.saturating_sub(suffix.len());
+        wanted.chars().take(kept).chain(suffix.chars()).collect()
+    });
     numbered.find(|id| !taken.contains(id)).unwrap_or(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Timestamp;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn triggers_get_distinct_ids_that_are_accepted_again(
+            ids in proptest::collection::vec("a{60,64}|a{60,62}-[2-4]|[a-c]{0,2}", 0..20)
+        ) {
+            let trigger = |id: &String| Trigger { id: Some(id.clone()), ..Trigger::default() };
+            let mut triggers: Vec<Trigger> = ids.iter().map(trigger).collect();
+            let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(7));
+            Trigger::complete_all(Some(&mut triggers), None, &world);
+            let made: BTreeSet<_> =
+                triggers.iter().filter_map(|trigger| trigger.id.as_deref()).collect();
+            prop_assert_eq!(made.len(), ids.len());
+            prop_assert!(made.iter().all(|id| (1..=ID_LENGTH_MAX).contains(&id.len())), "{:?}", made);
+        }
+    }
 }
