@@ -53,7 +53,9 @@ impl Answer {
 }
 
 /// Sends the request to a port of the visited instance. A spare connection may turn out to be
-/// closed. Then, and only then, the request is sent once more, if it cannot have had an effect.
+/// closed. Then, and only then, the request is sent once more, if doing it twice does the same as
+/// doing it once. Only to this instance: if it had crashed because of the request, so would the
+/// next one.
 pub(crate) async fn exchange(
     visit: Visit,
     ask: Ask,
@@ -61,8 +63,8 @@ pub(crate) async fn exchange(
 ) -> Result<Answer, Failed> {
     let Ask { port, request, last_sent, idle } = ask;
     let spare = visit.spares().take(port, visit.inner().settings.spare_life);
-    let (request, last_sent) = match spare {
-        None => (request, last_sent),
+    let (request, last_sent, broken) = match spare {
+        None => (request, last_sent, None),
         Some(mut wire) => {
             let again = repeatable(&request);
             let began = Instant::now();
@@ -71,23 +73,36 @@ pub(crate) async fn exchange(
                     timing.workload = began.elapsed();
                     return Ok(answer(response, wire, port, visit));
                 }
-                (Err(NoAnswer::Unsent(request, _)), _) => (*request, last_sent),
-                (Err(NoAnswer::Broken(_)), Some(request)) => (request, last_sent),
+                (Err(NoAnswer::Unsent(request, _)), _) => (*request, last_sent, None),
+                (Err(broken @ NoAnswer::Broken(_)), Some(request)) => {
+                    (request, last_sent, Some(Unanswered::at(port, broken)))
+                }
                 (Err(failed), _) => return Err(Unanswered::at(port, failed).into()),
             }
         }
     };
     let ask = Ask { port, request, last_sent, idle };
     // Boxed: connecting is rare, and requests over spare connections need not carry its state.
-    Box::pin(exchange_anew(visit, ask, timing)).await
+    Box::pin(exchange_anew(visit, ask, broken, timing)).await
 }
 
-/// Sends the request over a new connection.
-async fn exchange_anew(visit: Visit, ask: Ask, timing: &mut Timing) -> Result<Answer, Failed> {
+/// Sends the request over a new connection. `broken` says why an earlier one, over which it was
+/// sent already, gave no answer.
+async fn exchange_anew(
+    visit: Visit,
+    ask: Ask,
+    broken: Option<Unanswered>,
+    timing: &mut Timing,
+) -> Result<Answer, Failed> {
     let began = Instant::now();
     let mut wire = match connect_when_started(&visit, ask.port).await {
         Ok(wire) => wire,
-        Err(why) => return Err(Failed { why, unsent: Some(Box::new(ask)) }),
+        Err(why) => {
+            return Err(match broken {
+                Some(broken) => broken.into(),
+                None => Failed { why, unsent: Some(Box::new(ask)) },
+            });
+        }
     };
     let connected = Instant::now();
     let Ask { port, request, last_sent, idle } = ask;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use types::KindName;
 use types::edge::{Demand, Load, RouteChange, Scale, Serving, Target, WorkloadRoute};
 use types::ids::ResourceId;
@@ -234,6 +236,44 @@ async fn a_replica_that_takes_no_connection_is_passed_over() {
     stage.deploy(&serving(vec![to("r1", 100, &[ONE])]));
     stage.get(AT).await.problem(502, "PORT_NOT_LISTENING");
     assert_eq!(load(&stage, ONE).unwrap().requests, 0);
+}
+
+/// Starts the program of an instance that answers one request, and ends at the next.
+async fn mortal(stage: &Stage, instance: &str) -> tokio::task::JoinHandle<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen(instance, APP_PORT, listener.local_addr().unwrap());
+    stage.gateway.standby().track(instance, Initial::Awake);
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        let read = stream.read(&mut head).await.unwrap();
+        // Before the connection, so that a second one is refused.
+        drop(listener);
+        String::from_utf8_lossy(&head[..read]).into_owned()
+    })
+}
+
+#[tokio::test]
+async fn a_request_that_ends_one_replica_is_not_given_to_the_next() {
+    let stage = Arc::new(Stage::start(settings()).await);
+    let ends = mortal(&stage, ONE).await;
+    let two = stage.replica(TWO).await;
+    stage.deploy(&serving(vec![to("r1", 100, &[ONE])]));
+    assert_eq!(stage.get(AT).await.body, "ok");
+    // Busy, so that the request goes to the other, over the connection that was kept.
+    stage.deploy(&serving(vec![to("r1", 100, &[TWO])]));
+    let hanging = hang(&stage);
+    until(&stage, TWO, 1).await;
+    stage.deploy(&serving(vec![to("r1", 100, &[ONE, TWO])]));
+    let key = ("authorization", "Bearer key-of-acme");
+    let reply = stage.send(request("DELETE", "h", AT, &[key])).await;
+    reply.problem(502, "WORKLOAD_NO_ANSWER");
+    assert!(ends.await.unwrap().starts_with("DELETE"));
+    assert_eq!(two.served.load(Ordering::SeqCst), 0);
+    two.gate.add_permits(1);
+    assert_eq!(hanging.await.unwrap().status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
