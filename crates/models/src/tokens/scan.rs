@@ -48,6 +48,8 @@ enum State {
         value: u64,
         is_whole: bool,
     },
+    /// In a number below zero, which is not reported: nothing that is searched for can be negative.
+    Negative,
     /// In `true`, `false` or `null`.
     Literal,
 }
@@ -125,6 +127,10 @@ impl Scan {
                         sink.number(self.path(), value);
                     }
                 },
+                State::Negative => match first {
+                    b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-' => bytes = rest,
+                    _ => self.state = State::Between,
+                },
                 State::Literal if first.is_ascii_lowercase() => bytes = rest,
                 State::Literal => self.state = State::Between,
                 State::Escape(take) => {
@@ -167,10 +173,13 @@ impl Scan {
             b'}' | b']' => self.close(sink),
             b',' => self.expects_key = self.in_object(),
             b':' => self.expects_key = false,
-            b'0'..=b'9' | b'-' => {
+            b'0'..=b'9' => {
                 sink.value(self.path(), byte);
-                let value = if byte == b'-' { 0 } else { u64::from(byte - b'0') };
-                self.state = State::Number { value, is_whole: byte != b'-' };
+                self.state = State::Number { value: u64::from(byte - b'0'), is_whole: true };
+            }
+            b'-' => {
+                sink.value(self.path(), byte);
+                self.state = State::Negative;
             }
             b't' | b'f' | b'n' => {
                 sink.value(self.path(), byte);
@@ -358,6 +367,14 @@ mod tests {
             ]
         );
         assert_eq!(found.ends, 1);
+    }
+
+    #[test]
+    fn a_number_below_zero_is_none() {
+        let text = br#"{"usage": {"input_tokens": -1, "output_tokens":-2.5e+3}, "total_tokens":7}"#;
+        for cut in 0..text.len() {
+            assert_eq!(notes(text, cut).numbers, [(vec![Key::TotalTokens], 7)], "{cut}");
+        }
     }
 
     #[test]

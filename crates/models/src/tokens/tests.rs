@@ -209,6 +209,17 @@ fn numbers_out_of_all_measure_add_up() {
 }
 
 #[test]
+fn usage_below_zero_is_estimated() {
+    let usage = r#""usage":{"prompt_tokens":-1,"completion_tokens":-1,"total_tokens":-2}"#;
+    let choice = r#"{"index":0,"message":{"content":"hello world"},"finish_reason":"stop"}"#;
+    let answer = format!("{{\"choices\":[{choice}],{usage}}}");
+    let seen = seen(Dialect::OpenAi, &answer, 0);
+    assert_eq!(seen.usage, None);
+    let counted = seen.settle("gpt-4o", || 7);
+    assert_eq!((counted.input, counted.output, counted.estimated), (7, 2, true));
+}
+
+#[test]
 fn bounds_are_above_what_is_counted() {
     let text = br#"{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"hello"}]}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"type":{"type":"string"}}}}}],"stream":true,"max_tokens":5,"previous_response_id":null}"#;
     let bound = input_bound(text);
