@@ -13,7 +13,7 @@ use super::plan::Reached;
 use super::prepared::Prepared;
 use super::served::Served;
 use super::settings::Patience;
-use super::upstream::{Answer, is_redirect};
+use super::upstream::{Answer, Broken, is_redirect};
 use crate::problem::Problem;
 use ::models::dialect::Dialect;
 use ::models::ledger::Hold;
@@ -48,6 +48,16 @@ pub(crate) struct Begun {
     /// The first piece, if the attempt waited for it.
     pub(crate) first: Option<Bytes>,
     pub(crate) account: Account,
+}
+
+/// Why a model that was asked once gave no answer.
+struct NoAnswer {
+    failed: Failed,
+    failure: ModelFailure,
+    /// How long the provider wants to be left alone.
+    wait: Option<Duration>,
+    /// Whether the provider may have done what was asked all the same.
+    may_be_done: bool,
 }
 
 /// The most that a model may use for this call.
@@ -126,14 +136,16 @@ impl Call<'_> {
         let mut left = u32::try_from(routing.retries.unwrap_or(1)).unwrap_or(0);
         let mut pause = settings.retry_pause;
         loop {
-            let (problem, failure, wait) =
-                match self.ask(model, &prepared, patience, &mut account).await {
-                    Ok((head, answer, first)) => {
-                        admission.went_well();
-                        return Ok(Begun { prepared, head, answer, first, account });
-                    }
-                    Err(failure) => failure,
-                };
+            let no_answer = match self.ask(model, &prepared, patience, &mut account).await {
+                Ok((head, answer, first)) => {
+                    admission.went_well();
+                    return Ok(Begun { prepared, head, answer, first, account });
+                }
+                Err(no_answer) => no_answer,
+            };
+            let NoAnswer { failed, failure, wait, may_be_done } = no_answer;
+            let is_over = may_be_done && self.makes_something();
+            let is_last = is_over || is_last(failure);
             let now = Instant::now();
             if failure::is_its_own(failure) {
                 admission.failed(now, settings);
@@ -142,17 +154,19 @@ impl Call<'_> {
             }
             let wait = wait.unwrap_or_else(|| self.jitter(pause));
             let repeats = left > 0
+                && !is_over
                 && failure::may_pass(failure)
                 && wait <= settings.retry_after_max
                 // Another model answers sooner than one that wants to be left alone.
-                && (failure != ModelFailure::RateLimit || is_last(failure));
+                && (failure != ModelFailure::RateLimit || is_last);
             let again = match repeats && model.state.budget.spend() {
                 true => model.state.breaker.admit(now, settings).ok(),
                 false => None,
             };
             let Some(again) = again else {
-                let counted = given_up(account, failure, is_last(failure));
-                return Err(problem.by(failure).with(prepared).counted(counted));
+                let counted = given_up(account, failure, is_last);
+                let failed = failed.by((!is_over).then_some(failure));
+                return Err(failed.with(prepared).counted(counted));
             };
             admission = again;
             metrics::counter!("holm_model_retries_total").increment(1);
@@ -212,13 +226,12 @@ impl Call<'_> {
         prepared: &Prepared,
         patience: Patience,
         account: &mut Account,
-    ) -> Result<
-        (http::response::Parts, Answer, Option<Bytes>),
-        (Failed, ModelFailure, Option<Duration>),
-    > {
-        let broken = |broken| {
-            let failure = failure::of_broken(&broken);
-            (Failed::of(model, ModelProblem::Broken(broken).into()), failure, None)
+    ) -> Result<(http::response::Parts, Answer, Option<Bytes>), NoAnswer> {
+        let broken = |broken| NoAnswer {
+            failure: failure::of_broken(&broken),
+            may_be_done: !matches!(broken, Broken::Unreachable(_)),
+            wait: None,
+            failed: Failed::of(model, ModelProblem::Broken(broken).into()),
         };
         let owner = &self.served.route.workspace_name;
         // From here on the provider may be at work: a caller who hangs up pays for what was asked.
@@ -250,7 +263,7 @@ impl Call<'_> {
             Some(problem) => Failed::of(model, problem.into()),
             None => Failed::answered(model, head, body),
         };
-        Err((failed, failure, wait))
+        Err(NoAnswer { failed, failure, wait, may_be_done: failure::may_be_done(failure) })
     }
 
     /// Returns the reader that finds the usage in an answer as it passes.
@@ -327,6 +340,13 @@ impl Call<'_> {
             Operation::Models => false,
             _ => true,
         }
+    }
+
+    /// Returns whether the provider may keep something that the request makes, such as a file or a
+    /// batch: then nobody may be asked twice.
+    fn makes_something(&self) -> bool {
+        let is_other = self.asked.operation == Operation::Other && !self.is_count();
+        is_other && !self.sent.method.is_idempotent()
     }
 
     fn is_count(&self) -> bool {

@@ -68,8 +68,9 @@ impl Failed {
         Self { counted, ..self }
     }
 
-    pub(crate) fn by(self, failure: ModelFailure) -> Self {
-        Self { failure: Some(failure), ..self }
+    /// `None` means no other model is asked.
+    pub(crate) fn by(self, failure: impl Into<Option<ModelFailure>>) -> Self {
+        Self { failure: failure.into(), ..self }
     }
 
     pub(crate) fn with(mut self, of: Prepared) -> Self {

@@ -47,6 +47,12 @@ pub(crate) const fn may_pass(failure: ModelFailure) -> bool {
     )
 }
 
+/// Returns whether a provider that refused with this failure may still have done what was asked.
+/// After the others nothing was done: it says that the request, or whoever sends it, is not taken.
+pub(crate) const fn may_be_done(failure: ModelFailure) -> bool {
+    matches!(failure, ModelFailure::ServerError | ModelFailure::Timeout)
+}
+
 /// Returns whether a model that fails like this should be left alone.
 pub(crate) const fn is_its_own(failure: ModelFailure) -> bool {
     matches!(failure, ModelFailure::Unreachable | ModelFailure::ServerError | ModelFailure::Timeout)

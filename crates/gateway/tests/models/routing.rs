@@ -1,8 +1,9 @@
 //! Fallbacks, weights, retries and models that are left alone.
 
 use crate::stage::{HI, HI_STREAM, Stage, model, settings};
-use crate::standin::{ANSWER, Standin, json, streamed};
+use crate::standin::{ANSWER, Standin, events, json, streamed};
 use gateway::ModelSettings;
+use std::io;
 use std::time::Duration;
 use types::kinds::model::{ModelFailure, ModelFallback, ModelTarget, ModelType};
 use types::models::ModelRoute;
@@ -72,6 +73,63 @@ async fn the_caller_s_own_faults_are_not_repeated() {
     let on = Some(vec![ModelFailure::BadRequest]);
     stage.route(with_fallback(first, fallback("second", on), 0));
     assert_eq!(stage.chat("first", HI).await.text, ANSWER);
+}
+
+const FILE: &str = "/v1/files";
+
+/// The provider may have made a file or a batch, and only its answer got lost.
+#[tokio::test]
+async fn what_makes_something_is_asked_of_nobody_twice() {
+    let stage = Stage::start().await;
+    let good = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("second", &good);
+    let asked = async |standin: &Standin, path: &str, body: &str| {
+        let first = model("first", ModelType::Openai, Some(&standin.url));
+        stage.route(with_fallback(first, fallback("second", None), 1));
+        stage.ask(&format!("/acme/models/first{path}"), body).await
+    };
+    let fails = Standin::start(|_, _, _| json(503, r#"{"error":{"message":"no"}}"#)).await;
+    let answer = asked(&fails, FILE, "{}").await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.text.as_str()),
+        (503, r#"{"error":{"message":"no"}}"#)
+    );
+    assert_eq!((fails.count(), good.count()), (1, 0));
+    // It answered half, so it was asked.
+    let breaks = Standin::start(|_, _, _| {
+        let (sender, mut answer) = events();
+        *answer.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+        sender.send(Err(io::Error::other("gone"))).unwrap();
+        answer
+    })
+    .await;
+    asked(&breaks, "/v1/batches", "{}").await.is(502, "MODEL_PROVIDER_FAILED");
+    assert_eq!((breaks.count(), good.count()), (1, 0));
+    // What only reads or counts makes nothing.
+    assert_eq!(asked(&fails, FILE, "").await.text, ANSWER);
+    assert_eq!(asked(&fails, "/v1/messages/count_tokens", "{}").await.text, ANSWER);
+    assert_eq!((fails.count(), good.count()), (5, 2));
+}
+
+#[tokio::test]
+async fn what_makes_something_is_asked_again_if_nobody_took_it() {
+    let stage = Stage::start().await;
+    let good = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let busy = Standin::start(|number, _, _| match number {
+        0 => json(429, "{}"),
+        _ => json(200, ANSWER),
+    })
+    .await;
+    stage.model("first", &busy);
+    assert_eq!(stage.ask(&format!("/acme/models/first{FILE}"), "{}").await.text, ANSWER);
+    assert_eq!(busy.count(), 2);
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    let first = model("first", ModelType::Openai, Some(&url));
+    stage.route(with_fallback(first, fallback("second", None), 0));
+    stage.model("second", &good);
+    assert_eq!(stage.ask(&format!("/acme/models/first{FILE}"), "{}").await.text, ANSWER);
 }
 
 #[tokio::test]
