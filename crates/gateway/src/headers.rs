@@ -111,10 +111,32 @@ pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) 
             set.keys().any(|set| set != name && are_one(set.as_str(), name.as_str()))
         })
     };
-    let is_disguised =
-        |name: &&HeaderName| (name.as_str().contains('_') && said_here(name)) || set_later(name);
-    let disguised: Vec<HeaderName> = headers.keys().filter(is_disguised).cloned().collect();
-    for name in disguised {
+    remove_where(headers, |name| {
+        (name.as_str().contains('_') && said_here(name)) || set_later(name)
+    });
+}
+
+/// Removes from the trailers of a request what only this edge may say, and what is set for the
+/// `preview`, in every spelling: some servers put trailers among the headers.
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap, preview: Option<&HeaderMap>) {
+    let said_here = |name: &HeaderName| {
+        let is_one = |said: &HeaderName| are_one(name.as_str(), said.as_str());
+        is_reserved(name.as_str())
+            || FORWARDED.iter().chain([&REQUEST_ID]).any(is_one)
+            || preview.is_some_and(|set| set.keys().any(is_one))
+    };
+    remove_where(trailers, said_here);
+}
+
+/// Removes from the trailers of an answer what only this edge may say, or applies to a single
+/// connection.
+pub(crate) fn clean_answer_trailers(trailers: &mut HeaderMap) {
+    remove_where(trailers, |name| is_reserved(name.as_str()));
+}
+
+fn remove_where(headers: &mut HeaderMap, unwanted: impl Fn(&HeaderName) -> bool) {
+    let unwanted: Vec<HeaderName> = headers.keys().filter(|name| unwanted(name)).cloned().collect();
+    for name in unwanted {
         headers.remove(name);
     }
 }
@@ -142,8 +164,12 @@ fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
 }
 
 /// Removes the headers of a single connection, and those that `Connection` names. `TE: trailers` is
-/// kept, because trailers are passed on.
+/// kept, because trailers are passed on. A length beside `Transfer-Encoding` counts for nothing, so
+/// it must not be left behind as if it did.
 pub(crate) fn remove_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
     let trailers = headers.contains_key(header::TE) && lists(headers, &header::TE, "trailers");
     if headers.contains_key(header::CONNECTION) {
         remove_named(headers);

@@ -25,7 +25,7 @@ use ::models::tokens::input_estimate;
 use ::models::translate::Bounds;
 use admission::Refused;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -117,7 +117,9 @@ impl Call<'_> {
             hold: None,
             _open: Open::new(),
         };
-        let length = head.headers.get(CONTENT_LENGTH);
+        // Beside `Transfer-Encoding` a length counts for nothing.
+        let is_measured = !head.headers.contains_key(TRANSFER_ENCODING);
+        let length = head.headers.get(CONTENT_LENGTH).filter(|_| is_measured);
         if let (Flow::Same, None, false, Some(length)) =
             (&body.flow, &body.decoder, body.is_events, length)
         {

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use types::kinds::model::ModelType;
 use types::models::LimitMeasure;
@@ -329,6 +329,25 @@ async fn half_a_file_is_not_taken_for_a_whole_one() {
     assert_eq!(&first.into_data().unwrap()[..], b"half");
     sender.send(Err(io::Error::other("gone"))).unwrap();
     assert!(response.into_body().collect().await.is_err());
+}
+
+#[tokio::test]
+async fn a_file_of_two_lengths_comes_whole() {
+    let stage = Stage::start().await;
+    let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", provider.local_addr().unwrap());
+    stage.route(model("m", ModelType::Openai, Some(&url)));
+    let answers = tokio::spawn(async move {
+        let (mut stream, _) = provider.accept().await.unwrap();
+        stream.read_buf(&mut Vec::new()).await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 2\r\n";
+        let rest = "transfer-encoding: chunked\r\n\r\n5\r\nwhole\r\n0\r\n\r\n";
+        stream.write_all(format!("{head}{rest}").as_bytes()).await.unwrap();
+    });
+    let answer = stage.ask("/acme/models/m/v1/files/f/content", "").await;
+    assert_eq!((answer.text.as_str(), answer.broken), ("whole", false));
+    assert_eq!(answer.header("content-length"), None);
+    answers.await.unwrap();
 }
 
 #[tokio::test]
