@@ -101,7 +101,12 @@ pub(crate) async fn decide(
             "a service worker would act for others: those are for hosts of a preview's own",
         ));
     }
-    if let Some(answer) = may_be_called(head, &address.endpoint) {
+    let is_sandbox = matches!(
+        address.endpoint,
+        Endpoint::Workload { kind: KindName::Sandbox, .. }
+            | Endpoint::Label { kind: KindName::Sandbox, .. }
+    );
+    if let Some(answer) = is_sandbox.then(|| may_be_called(head)).flatten() {
         return Ok(Decision::Respond(answer));
     }
     let (prefix, rest) = address.split(&head.uri);
@@ -146,13 +151,8 @@ pub(crate) async fn decide(
 
 /// Answers a browser that asks whether a page of another origin may call a sandbox. Browsers ask
 /// without credentials, so the answer is the same for every name, and it wakes nothing.
-fn may_be_called(head: &Parts, endpoint: &Endpoint) -> Option<Response<Body>> {
-    let is_sandbox = matches!(
-        endpoint,
-        Endpoint::Workload { kind: KindName::Sandbox, .. }
-            | Endpoint::Label { kind: KindName::Sandbox, .. }
-    );
-    if !is_sandbox || head.method != Method::OPTIONS || credentials::shown(head, false).is_some() {
+fn may_be_called(head: &Parts) -> Option<Response<Body>> {
+    if head.method != Method::OPTIONS || credentials::shown(head, false).is_some() {
         return None;
     }
     let mut response = Response::new(Body::own(""));
@@ -369,6 +369,16 @@ async fn to_preview(
     let leads_to_guest =
         workload.port.is_none() && matches!(preview.route.port, WHOLE_WORKLOAD_PORT | GUEST_PORT);
     let of_guest = if leads_to_guest { rest } else { NO_GUEST };
+    // A session of a browser is a preview of the sandbox's own interface, which answers at the
+    // address of the sandbox in the same way.
+    let tokens = preview::tokens(&preview.route.opens);
+    let asks = |tokens| preview::key(head, tokens, context.world.now()) == Key::None;
+    if leads_to_guest
+        && tokens.is_some_and(asks)
+        && let Some(answer) = may_be_called(head)
+    {
+        return Ok(Decision::Respond(answer));
+    }
     let mut pass = open(context, (head, of_guest), &preview, &workload, opened_at, peer).await?;
     if preview::fetch(head).wants_page()
         && let Some(cookie) = pass.cookie.take()

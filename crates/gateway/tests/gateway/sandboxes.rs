@@ -1,6 +1,6 @@
 //! Which sandbox a request reaches, and who may send it.
 
-use crate::stage::{Stage, by, get, request, settings};
+use crate::stage::{Stage, by, get, private, request, settings};
 use types::edge::{RouteChange, Serving};
 use types::ids::ResourceId;
 
@@ -85,6 +85,22 @@ async fn browsers_are_told_that_pages_of_other_origins_may_call() {
     assert_eq!(told["uri"], "/x");
     let agent = request("OPTIONS", "h", "/acme/agents/box/", &[]);
     stage.send(agent).await.problem(401, "AUTHENTICATION_REQUIRED");
+
+    // A session of a browser is a preview of the sandbox's own interface.
+    stage.preview(private(443));
+    let host = "p.preview.holm.test";
+    for path in ["/process", "/port/3000/"] {
+        let reply = stage.send(request("OPTIONS", host, path, &[])).await;
+        assert_eq!(reply.status, 204, "{path}");
+        assert_eq!(reply.headers["access-control-allow-origin"], "*");
+        stage.send(request("GET", host, path, &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    }
+    let key = ("x-blaxel-preview-token", "secret");
+    let told = stage.send(request("OPTIONS", host, "/process", &[key])).await.ok();
+    assert_eq!(told["uri"], "/process");
+    let wrong = ("x-blaxel-preview-token", "no");
+    let reply = stage.send(request("OPTIONS", host, "/process", &[wrong])).await;
+    reply.problem(401, "AUTHENTICATION_FAILED");
 }
 
 #[tokio::test]
