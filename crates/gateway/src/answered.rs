@@ -5,13 +5,27 @@ use crate::body::Body;
 use crate::problem::Problem;
 use crate::wire::BoxError;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::future::Future;
 use types::ids::ResourceId;
+
+/// What the guest sets on every answer: callers must not notice who answers.
+const COMMON: [(HeaderName, &str); 7] = [
+    (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+    (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+    (ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, Authorization"),
+    (CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
+    (PRAGMA, "no-cache"),
+    (EXPIRES, "0"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
 
 /// A request for one of these parts.
 pub(crate) trait Answered: Send + 'static {
@@ -46,9 +60,19 @@ pub(crate) fn read_object<T: DeserializeOwned>(body: &[u8]) -> serde_json::Resul
 }
 
 pub(crate) fn respond(status: StatusCode, body: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
-    *response.status_mut() = status;
+    let mut response = respond_empty(status);
+    *response.body_mut() = Body::own(Bytes::from(body.to_string()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Returns an answer without a body, with the headers that every answer of the sandbox API has.
+pub(crate) fn respond_empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::default());
+    *response.status_mut() = status;
+    for (name, value) in COMMON {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
     response
 }
 

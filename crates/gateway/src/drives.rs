@@ -1,7 +1,7 @@
 //! The part of the sandbox API for mounting drives. The server answers it and not the sandbox,
 //! because root inside a sandbox must not decide which drives are mounted where.
 
-use crate::answered::{Answered, read_object, respond};
+use crate::answered::{Answered, read_object, respond, respond_empty};
 use crate::body::Body;
 use crate::guard::BoxFuture;
 use http::header::ALLOW;
@@ -45,6 +45,9 @@ pub(crate) enum Asked {
     Unmount {
         place: String,
     },
+    /// Only whether the path is there (`HEAD`), or whether a page of another origin may ask
+    /// (`OPTIONS`): the status says it all, as in the guest.
+    Status(StatusCode),
     /// A method that is not supported here; has those that are.
     Nothing(&'static str),
 }
@@ -52,19 +55,19 @@ pub(crate) enum Asked {
 impl Asked {
     /// `None` means the request is about something else.
     pub(crate) fn read(method: &Method, path: &str) -> Option<Self> {
-        let rest = path.strip_prefix(PATH)?;
+        let rest =
+            path.strip_prefix(PATH).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
         Some(match (rest, method) {
+            (_, &Method::OPTIONS) => Self::Status(StatusCode::NO_CONTENT),
+            ("" | "/", &Method::HEAD) => Self::Status(StatusCode::OK),
             ("" | "/", &Method::GET) => Self::List,
             ("" | "/", &Method::POST) => Self::Mount,
             ("" | "/", _) => Self::Nothing("GET, POST"),
-            (place, method) if place.starts_with('/') => match *method {
-                Method::DELETE => {
-                    let place = percent_decode_str(place).decode_utf8_lossy();
-                    Self::Unmount { place: mount_place(&place) }
-                }
-                _ => Self::Nothing("DELETE"),
-            },
-            _ => return None,
+            (place, &Method::DELETE) => {
+                let place = percent_decode_str(place).decode_utf8_lossy();
+                Self::Unmount { place: mount_place(&place) }
+            }
+            _ => Self::Nothing("DELETE"),
         })
     }
 }
@@ -91,6 +94,7 @@ impl Answered for Asked {
                 let message = "Drive unmounted successfully";
                 json!({"success": true, "message": message, "mountPath": place})
             }),
+            Self::Status(status) => return respond_empty(status),
             Self::Nothing(methods) => {
                 let why = json!({"error": format!("here are {methods}")});
                 let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, &why);
@@ -142,6 +146,7 @@ mod tests {
         assert_eq!(read(&Method::GET, "/drives/mount"), Some(Asked::List));
         assert_eq!(read(&Method::POST, "/drives/mount"), Some(Asked::Mount));
         assert_eq!(read(&Method::PUT, "/drives/mount"), Some(Asked::Nothing("GET, POST")));
+        assert_eq!(read(&Method::GET, "/drives/mount/mnt"), Some(Asked::Nothing("DELETE")));
         for path in
             ["/drives/mount/mnt/data", "/drives/mount//mnt/data/", "/drives/mount/%2Fmnt%2Fdata"]
         {
@@ -150,6 +155,7 @@ mod tests {
         }
         for path in ["/drives", "/drives/mounts", "/process", "/drives/mount2/x"] {
             assert_eq!(read(&Method::GET, path), None, "{path}");
+            assert_eq!(read(&Method::OPTIONS, path), None, "{path}");
         }
     }
 

@@ -8,6 +8,7 @@
     reason = "a step of a test that fails ends the test"
 )]
 
+mod answered;
 mod deployments;
 mod errors;
 mod forward;
