@@ -16,7 +16,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
+use rustix::net::sockopt;
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,12 @@ const RESETS_PENDING_MAX: usize = 20;
 const RESETS_LOCAL_MAX: usize = 256;
 /// Most bytes of a request's headers, including its URL.
 const HEADER_BYTES_MAX: usize = 64 << 10;
+/// A client that said nothing for this long is asked whether it is still there, and is gone if it
+/// does not answer several times. Otherwise a socket whose client lost its network, or whose machine
+/// was switched off, would never end. Two minutes in all, so that a short outage ends nothing.
+const ALIVE_AFTER: Duration = Duration::from_secs(60);
+const ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const ALIVE_PROBES: u32 = 4;
 /// Pause after a failed `accept`, for example because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -58,7 +66,7 @@ impl Listener {
         gate: Gate,
         threads: Threads,
     ) -> Result<Self, Error> {
-        let tcp = TcpListener::bind(settings.listen).await;
+        let tcp = open(settings.listen).await;
         let tcp =
             tcp.map_err(Error::io(format!("listen on {} (server.listen)", settings.listen)))?;
         Ok(Self {
@@ -74,7 +82,7 @@ impl Listener {
 
     /// Opens a second listener for what workspaces serve. Both share the limits on connections.
     pub(crate) async fn for_content(&self, listen: SocketAddr) -> Result<Self, Error> {
-        let tcp = TcpListener::bind(listen).await;
+        let tcp = open(listen).await;
         let tcp = tcp.map_err(Error::io(format!("listen on {listen} (server.content_listen)")))?;
         let (tls, gate, threads) = (self.tls.clone(), self.gate.clone(), self.threads.clone());
         Ok(Self { tcp, tls, gate, threads, site: Site::Content, ..*self })
@@ -138,6 +146,16 @@ impl Listener {
             }
         }
     }
+}
+
+/// Opens a socket that listens. Linux gives its options to every connection that it accepts.
+async fn open(at: SocketAddr) -> io::Result<TcpListener> {
+    let tcp = TcpListener::bind(at).await?;
+    sockopt::set_tcp_keepidle(&tcp, ALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(&tcp, ALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&tcp, ALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(&tcp, true)?;
+    Ok(tcp)
 }
 
 struct Connection {
@@ -270,5 +288,22 @@ impl Ending {
             }
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_vanished_is_asked_for() {
+        let listener = open(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
+        let (_client, (accepted, _)) = (client.unwrap(), accepted.unwrap());
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), ALIVE_AFTER);
+        assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), ALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&accepted).unwrap(), ALIVE_PROBES);
     }
 }
