@@ -4,6 +4,7 @@ mod error;
 
 pub use error::BodyError;
 
+use crate::headers;
 use crate::hold::Hold;
 use crate::models::{ModelBody, Pieces, Room};
 use crate::standby::Visit;
@@ -146,7 +147,10 @@ impl Relay {
             return Poll::Ready(Some(Err(end.into())));
         }
         match ready!(wire.poll_frame(&mut self.incoming, cx)) {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    headers::clean_answer_trailers(trailers);
+                }
                 if let (Some(listen), Some(piece)) = (&mut self.listen, frame.data_ref())
                     && !listen.copy(piece)
                 {

@@ -31,8 +31,12 @@ pub(crate) enum Problem {
     BadRequest(&'static str),
     #[error("the body of the request is larger than {0} bytes")]
     TooLarge(u64),
+    #[error("the body of the request did not come in time")]
+    SlowBody,
     #[error("the workload changed the protocol without being asked to")]
     Unasked,
+    #[error("the answer of the workload has a `Transfer-Encoding` that nobody asked for")]
+    Coded,
     #[error("{0}")]
     NotReady(EnterError),
     #[error("the {kind} took longer than the {} seconds that it may", .limit.as_secs())]
@@ -289,7 +293,8 @@ impl Problem {
                 Unanswered::NotListening(_) => &NOT_LISTENING,
                 Unanswered::Unreachable { .. } | Unanswered::Broken { .. } => &NO_ANSWER,
             },
-            Self::Unasked => &NO_ANSWER,
+            Self::SlowBody => &SLOW_BODY,
+            Self::Unasked | Self::Coded => &NO_ANSWER,
             Self::SessionLost => &SESSION_LOST,
             Self::Model(problem) => Self::page_of_model(problem),
         }

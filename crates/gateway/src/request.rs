@@ -16,20 +16,21 @@ use crate::standby::Visit;
 use crate::timing::Timing;
 use crate::traffic::Turn;
 use crate::tunnels::{self, Tunnels};
-use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
+use crate::wire::{BodyFaults, BodyRules, BoxError, LastSent, RequestBody, Wire};
 use crate::{headers, revocation, rewrite, socket, tool_lists};
 use admission::Connection;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING};
 use http::request::Parts as Head;
-use http::{HeaderValue, Method, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use http_body::Body as HttpBody;
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+
+const CUT_OFF: &str = "the body of the request was cut off, or is not as HTTP wants it";
 
 /// A request that has been let in, and its destination.
 struct Admitted {
@@ -100,8 +101,8 @@ impl Inner {
             }
         }
         let (client, protocol) = upgrade(&mut head).unzip();
-        let exceeded = Arc::new(AtomicBool::new(false));
-        let (body, last_sent) = self.request_body(&head, body, &exceeded)?;
+        let faults = Arc::default();
+        let (body, last_sent) = self.request_body(&head, body, &to, &faults)?;
         let settings = &self.context.settings;
         let (body, read) = tool_lists::read(settings, (&head, &to), &mut hold, body).await?;
         let request = rewrite::request(&self.context, head, &to, peer, protocol, body);
@@ -119,10 +120,7 @@ impl Inner {
                 None => self.ask_sandbox(&to, ask, began, &mut timing).await,
                 Some(deployed) => self.ask_deployment(deployed, &to, ask, began, &mut timing).await,
             };
-            forwarded.map_err(|problem| match exceeded.load(Ordering::Relaxed) {
-                true => Problem::TooLarge(self.context.settings.body_max),
-                false => problem,
-            })
+            forwarded.map_err(|problem| self.fault_of_body(&faults).unwrap_or(problem))
         };
         let (answer, turn) = tokio::select! {
             biased;
@@ -186,8 +184,10 @@ impl Inner {
         B::Error: Into<BoxError>,
     {
         let (kind, id, mut timing) = (to.workload.kind, to.workload.id.clone(), Timing::default());
+        let limits = self.context.settings.exchange_limits(&to.workload);
         let answered = async {
-            let body = Limited::new(body, A::BODY_BYTES_MAX).collect().await;
+            let body = Limited::new(body, A::BODY_BYTES_MAX).collect();
+            let body = timeout(limits.idle, body).await.map_err(|_| Problem::SlowBody)?;
             let body = body.map_err(|error| answered::unread(&error, A::BODY_BYTES_MAX))?;
             let mut visit = None;
             if asked.needs_instance() {
@@ -215,12 +215,21 @@ impl Inner {
         Some(peer)
     }
 
-    /// Returns the body to send on. `exceeded` is set when it turns out to be too large.
+    /// Returns what is wrong with a body that was sent on, if an exchange broke off because of it.
+    fn fault_of_body(&self, faults: &BodyFaults) -> Option<Problem> {
+        if faults.is_too_large() {
+            return Some(Problem::TooLarge(self.context.settings.body_max));
+        }
+        faults.is_broken().then_some(Problem::BadRequest(CUT_OFF))
+    }
+
+    /// Returns the body to send on. What turns out to be wrong with it is noted in `faults`.
     fn request_body<B>(
         &self,
         head: &Head,
         body: B,
-        exceeded: &Arc<AtomicBool>,
+        to: &Destination,
+        faults: &Arc<BodyFaults>,
     ) -> Result<(RequestBody, Option<LastSent>), Problem>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -238,8 +247,12 @@ impl Inner {
             return Ok((RequestBody::empty(), None));
         }
         let last_sent = LastSent::now();
-        let limit = (max > 0).then(|| BodyLimit::new(max, exceeded));
-        Ok((RequestBody::streamed(body, last_sent.clone(), limit), Some(last_sent)))
+        let rules = BodyRules {
+            left: (max > 0).then_some(max),
+            set: to.preview.as_ref().map(|preview| Arc::clone(&preview.request_headers)),
+            faults: Arc::clone(faults),
+        };
+        Ok((RequestBody::streamed(body, last_sent.clone(), rules), Some(last_sent)))
     }
 
     /// Asks the replica that is chosen for the request.
@@ -269,6 +282,11 @@ impl Inner {
         limits: ExchangeLimits,
     ) -> Result<Response<Body>, Problem> {
         match (answer, client) {
+            (Answer::Whole(response), _)
+                if !is_plainly_chunked(response.headers(), &["chunked", "identity"]) =>
+            {
+                Err(Problem::Coded)
+            }
             (Answer::Whole(mut response), _) => {
                 headers::remove_hop(response.headers_mut());
                 // The HTTP version between us and the workload is not the one between us and the
@@ -327,7 +345,23 @@ fn check_message(head: &Head) -> Result<(), Problem> {
             "a message has either `Content-Length` or `Transfer-Encoding`",
         ));
     }
+    if !is_plainly_chunked(&head.headers, &["chunked"]) {
+        return Err(Problem::BadRequest(
+            "`Transfer-Encoding` can only be `chunked`: compress by `Content-Encoding`",
+        ));
+    }
     Ok(())
+}
+
+/// Returns whether the body of a message, once its chunks are put together, is what was meant:
+/// whether `Transfer-Encoding` is one of `known`, or missing. The HTTP library reads chunks, and
+/// ignores every coding before that.
+fn is_plainly_chunked(headers: &HeaderMap, known: &[&str]) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_known = |coding: &HeaderValue| {
+        known.iter().any(|known| coding.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
+    };
+    codings.next().is_none_or(is_known) && codings.next().is_none()
 }
 
 /// Returns the connection of a client that wants to switch protocols, and the protocol it wants.

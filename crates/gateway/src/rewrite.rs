@@ -32,7 +32,7 @@ pub(crate) fn request(
         all.insert(HOST, headers::ascii(authority.as_str()));
     }
     headers::remove_hop(&mut all);
-    headers::remove_ours(&mut all, to.preview.as_ref().map(|preview| &preview.request_headers));
+    headers::remove_ours(&mut all, to.preview.as_ref().map(|preview| &*preview.request_headers));
     // Answered by the edge, when it begins to read the body.
     all.remove(EXPECT);
     if to.pass.strips_authorization {

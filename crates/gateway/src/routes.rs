@@ -67,7 +67,7 @@ enum AtHost {
 /// A preview, with its headers parsed and ready to set.
 pub(crate) struct Preview {
     pub(crate) route: PreviewRoute,
-    pub(crate) request_headers: HeaderMap,
+    pub(crate) request_headers: Arc<HeaderMap>,
     pub(crate) response_headers: HeaderMap,
 }
 
@@ -387,7 +387,7 @@ fn remove_if<T>(map: &mut HashMap<String, T>, key: &str, own: impl Fn(&T) -> boo
 
 impl Preview {
     fn new(route: PreviewRoute) -> Self {
-        let request_headers = headers::settable(&route.request_headers);
+        let request_headers = Arc::new(headers::settable(&route.request_headers));
         let response_headers = headers::settable(&route.response_headers);
         Self { route, request_headers, response_headers }
     }

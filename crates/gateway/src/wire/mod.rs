@@ -22,6 +22,6 @@ pub use connect::Unanswered;
 pub(crate) use connect::connect;
 pub(crate) use connection::{NoAnswer, ReadError, Wire};
 pub(crate) use http1::Http1;
-pub(crate) use request_body::{BodyLimit, BoxError, RequestBody};
+pub(crate) use request_body::{BodyFaults, BodyRules, BoxError, RequestBody};
 pub(crate) use silence::LastSent;
 pub(crate) use spares::{Queue, Reusable, Spares};

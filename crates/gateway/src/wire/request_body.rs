@@ -3,6 +3,7 @@
 use super::silence::LastSent;
 use crate::headers;
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -21,19 +22,34 @@ pub(crate) enum RequestBody {
 pub(crate) struct Streamed {
     body: UnsyncBoxBody<Bytes, BoxError>,
     last_sent: LastSent,
-    limit: Option<BodyLimit>,
+    rules: BodyRules,
 }
 
-/// How many more bytes a body may have.
-pub(crate) struct BodyLimit {
-    left: u64,
-    /// Set when the body had more.
-    exceeded: Arc<AtomicBool>,
+/// What a body is held to on its way.
+pub(crate) struct BodyRules {
+    /// How many more bytes it may have. `None` means any number.
+    pub(crate) left: Option<u64>,
+    /// The headers that a preview sets, which no trailer may repeat.
+    pub(crate) set: Option<Arc<HeaderMap>>,
+    pub(crate) faults: Arc<BodyFaults>,
 }
 
-impl BodyLimit {
-    pub(crate) fn new(max: u64, exceeded: &Arc<AtomicBool>) -> Self {
-        Self { left: max, exceeded: Arc::clone(exceeded) }
+/// What was wrong with a body, for whoever learns only that its exchange broke off.
+#[derive(Default)]
+pub(crate) struct BodyFaults {
+    exceeded: AtomicBool,
+    broken: AtomicBool,
+}
+
+impl BodyFaults {
+    /// Returns whether the body was longer than it may be.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.exceeded.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the body broke off, or could not be read: that is the caller's doing.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
     }
 }
 
@@ -50,13 +66,13 @@ impl RequestBody {
         self.is_end_stream()
     }
 
-    pub(crate) fn streamed<B>(body: B, last_sent: LastSent, limit: Option<BodyLimit>) -> Self
+    pub(crate) fn streamed<B>(body: B, last_sent: LastSent, rules: BodyRules) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let body = UnsyncBoxBody::new(body.map_err(Into::into));
-        Self::Streamed(Streamed { body, last_sent, limit })
+        Self::Streamed(Streamed { body, last_sent, rules })
     }
 }
 
@@ -93,20 +109,23 @@ impl Streamed {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         self.last_sent.touch();
-        // Some servers put trailers among the headers.
-        if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut())
-        {
-            headers::remove_ours(trailers, None);
-        }
-        if let (Some(limit), Some(Ok(frame))) = (&mut self.limit, &frame) {
-            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-            match limit.left.checked_sub(bytes) {
-                Some(left) => limit.left = left,
-                None => {
-                    limit.exceeded.store(true, Ordering::Relaxed);
-                    return Poll::Ready(Some(Err(TooLarge.into())));
+        let BodyRules { left, set, faults } = &mut self.rules;
+        match &mut frame {
+            Some(Ok(frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    headers::clean_trailers(trailers, set.as_deref());
+                }
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                if let Some(left) = left {
+                    let Some(rest) = left.checked_sub(bytes) else {
+                        faults.exceeded.store(true, Ordering::Relaxed);
+                        return Poll::Ready(Some(Err(TooLarge.into())));
+                    };
+                    *left = rest;
                 }
             }
+            Some(Err(_)) => faults.broken.store(true, Ordering::Relaxed),
+            None => {}
         }
         Poll::Ready(frame)
     }

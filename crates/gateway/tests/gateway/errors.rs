@@ -95,6 +95,65 @@ async fn a_workload_that_closes_early_is_said_to() {
     assert_eq!(stage.gateway.standby().look("box").unwrap().visits, 0);
 }
 
+/// The HTTP library undoes the chunks and no other coding.
+#[tokio::test]
+async fn a_transfer_coding_that_nobody_asked_for_is_not_passed_on() {
+    let stage = Stage::start(settings()).await;
+    let workload = stage.sandbox("box", &[8080]).await;
+    let answer = |coding: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n");
+    for (port, coding) in
+        [(1, "gzip, chunked"), (2, "gzip"), (3, "gzip\r\ntransfer-encoding: chunked")]
+    {
+        abrupt(&stage, port, answer(coding) + "2\r\nok\r\n0\r\n\r\n").await;
+        let reply = stage.get(&format!("/acme/sandboxes/box/port/{port}/")).await;
+        reply.problem(502, "WORKLOAD_NO_ANSWER");
+    }
+    abrupt(&stage, 4, answer("Chunked") + "2\r\nok\r\n0\r\n\r\n").await;
+    assert_eq!(stage.get("/acme/sandboxes/box/port/4/").await.body, "ok");
+    abrupt(&stage, 5, answer("identity") + "ok").await;
+    assert_eq!(stage.get("/acme/sandboxes/box/port/5/").await.body, "ok");
+    for coding in ["gzip, chunked", "gzip\r\ntransfer-encoding: chunked"] {
+        let answer = chunked(&stage, coding, "2\r\nok\r\n0\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("BAD_REQUEST"), "{answer}");
+    }
+    assert_eq!(workload.served.load(Ordering::Relaxed), 0);
+}
+
+/// Sends a request with a body in chunks.
+async fn chunked(stage: &Stage, coding: &str, body: &str) -> String {
+    let head = "POST /acme/sandboxes/box/echo HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+                authorization: Bearer key-of-acme\r\ntransfer-encoding: ";
+    raw(stage, &format!("{head}{coding}\r\n\r\n{body}")).await
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_http_is_the_callers_own_fault() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", 8080, listener.local_addr().unwrap());
+    let reads = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_to_end(&mut Vec::new()).await
+    });
+    let answer = chunked(&stage, "chunked", "2\r\nok\r\nnonsense\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("BAD_REQUEST"), "{answer}");
+    let _ = reads.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_of_two_lengths_comes_whole() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    for (port, length) in [(1, 2), (2, 0), (3, 99)] {
+        let lengths = format!("content-length: {length}\r\ntransfer-encoding: chunked");
+        let answer = format!("HTTP/1.1 200 OK\r\n{lengths}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+        abrupt(&stage, port, answer).await;
+        let reply = stage.get(&format!("/acme/sandboxes/box/port/{port}/")).await;
+        assert_eq!((reply.status.as_u16(), &reply.body[..]), (200, &b"hello"[..]), "{length}");
+    }
+}
+
 /// Interim answers without end would keep a thread from everybody else.
 #[tokio::test]
 async fn a_workload_that_only_ever_says_that_it_will_answer_is_given_up() {

@@ -1,9 +1,10 @@
 //! What passes through: bodies, headers, trailers, connections.
 
-use crate::stage::{KEY, Reply, Stage, get, request, settings};
+use crate::stage::{KEY, Reply, Stage, get, private, request, settings};
+use crate::workload::TRAILERS;
 use bytes::Bytes;
 use gateway::Settings;
-use http::Request;
+use http::{HeaderName, Request};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -14,6 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use types::edge::{Opens, PreviewRoute};
 
 type Frames =
     StreamBody<futures_util::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
@@ -71,20 +73,65 @@ async fn trailers_pass_both_ways() {
     stage.sandbox("box", &[8080]).await;
     let (sender, frames) = mpsc::channel(2);
     sender.send(Frame::data("data".into())).await.unwrap();
-    let forged = [("x-blaxel-subject-id", "root"), ("x_blaxel_subject_id", "root")];
-    let trailers = [("x-sum", "7"), forged[0], forged[1]]
-        .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-    sender.send(Frame::trailers(trailers.into_iter().collect())).await.unwrap();
+    sender.send(trailers()).await.unwrap();
     drop(sender);
     let mut request = post("/acme/sandboxes/box/echo", frames);
-    request
-        .headers_mut()
-        .insert("trailer", "x-sum, x-blaxel-subject-id, x_blaxel_subject_id".parse().unwrap());
+    request.headers_mut().insert("trailer", TRAILERS.parse().unwrap());
     request.headers_mut().insert("te", "trailers".parse().unwrap());
     let answer = stage.begin(request).await.into_body().collect().await.unwrap();
     assert_eq!(answer.trailers().unwrap()["x-sum"], "7");
-    assert_eq!(answer.trailers().unwrap().len(), 1, "what only the edge says is no trailer");
+    let mut kept: Vec<_> = answer.trailers().unwrap().keys().map(HeaderName::as_str).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, ["x-plan", "x-sum", "x_plan"], "what only the edge says is no trailer");
     assert_eq!(answer.to_bytes(), "data");
+}
+
+/// Returns trailers by the names that [`TRAILERS`] lists.
+fn trailers() -> Frame<Bytes> {
+    let trailers = TRAILERS.split(", ").map(|name| (name.parse().unwrap(), "7".parse().unwrap()));
+    Frame::trailers(trailers.collect())
+}
+
+#[tokio::test]
+async fn what_a_preview_sets_is_no_trailer() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080, 3000]).await;
+    let request_headers = [("X-Plan".into(), "free".into())].into();
+    stage.preview(PreviewRoute { opens: Opens::ToAll, request_headers, ..private(3000) });
+    let (sender, frames) = mpsc::channel(1);
+    sender.send(trailers()).await.unwrap();
+    drop(sender);
+    let mut request = post("/echo", frames);
+    for (name, value) in
+        [("host", "p.preview.holm.test"), ("trailer", TRAILERS), ("te", "trailers")]
+    {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    let answer = stage.begin(request).await.into_body().collect().await.unwrap();
+    let kept = answer.trailers().unwrap();
+    assert_eq!((kept.len(), &kept["x-sum"]), (1, &"7".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn no_trailer_of_an_answer_says_that_it_is_the_platforms() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", 9, listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 4096]).await;
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\
+                    trailer: x-sum, x-blaxel-source, x_blaxel_source\r\n\r\n";
+        let trailers = "x-sum: 7\r\nx-blaxel-source: platform\r\nx_blaxel_source: platform";
+        let answer = format!("{head}4\r\ndata\r\n0\r\n{trailers}\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    });
+    let mut request = get("/acme/sandboxes/box/port/9/");
+    request.headers_mut().insert("te", "trailers".parse().unwrap());
+    let answer = stage.begin(request).await.into_body().collect().await.unwrap();
+    let kept = answer.trailers().unwrap();
+    assert_eq!((kept.len(), &kept["x-sum"]), (1, &"7".parse().unwrap()));
 }
 
 #[tokio::test]

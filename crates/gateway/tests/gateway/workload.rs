@@ -17,6 +17,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{RwLock, Semaphore};
 use tokio_util::task::TaskTracker;
 
+/// The trailers that `/echo` sends back. Only what is announced is sent.
+pub const TRAILERS: &str = "x-sum, x-blaxel-subject-id, x_blaxel_subject_id, x-forwarded-for, \
+    x_forwarded_proto, x-forwarded-host, forwarded, x-request-id, x_request_id, x-plan, x_plan";
+
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
 /// What a test knows about the workload of one instance.
@@ -91,10 +95,7 @@ impl Workload {
             }
             "/echo" => {
                 let mut response = Response::new(request.into_body().boxed_unsync());
-                response.headers_mut().insert(
-                    "trailer",
-                    HeaderValue::from_static("x-sum, x-blaxel-subject-id, x_blaxel_subject_id"),
-                );
+                response.headers_mut().insert("trailer", HeaderValue::from_static(TRAILERS));
                 response
             }
             "/gate" => {
