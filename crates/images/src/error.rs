@@ -52,6 +52,26 @@ impl Error {
         }
     }
 
+    /// Returns whether the image itself is at fault, and not this machine: whoever made it has to
+    /// make it anew.
+    pub fn is_of_image(&self) -> bool {
+        match self {
+            Self::Io { .. } | Self::InUse(_) => false,
+            Self::Read(source) => matches!(
+                source.kind(),
+                io::ErrorKind::InvalidData
+                    | io::ErrorKind::InvalidInput
+                    | io::ErrorKind::UnexpectedEof
+            ),
+            Self::Limit { .. }
+            | Self::Digest { .. }
+            | Self::Hostile { .. }
+            | Self::Malformed { .. }
+            | Self::NoPlatform(_)
+            | Self::Reserved(_) => true,
+        }
+    }
+
     pub(crate) fn hostile(entry: &[u8], why: &'static str) -> Self {
         Self::Hostile { entry: entry.escape_ascii().to_string(), why }
     }

@@ -2,6 +2,7 @@
 
 use crate::common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use crate::common::{Cloud, settings};
+use control::machine::LaunchFault;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -474,4 +475,15 @@ async fn no_route_of_before_a_change_is_told_after_it() {
         cloud.routes.until("box", |route| matches!(route.serving, Serving::To(_))).await;
         assert!(!cloud.routes.since(from).iter().any(off), "later, in round {round}");
     }
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_run_is_the_callers_fault() {
+    let why = "a/b cannot run here: the archive is refused: a path with `..`";
+    let machine = Arc::new(Pretended::new(|_| Err(LaunchFault::Pull(why.into()))));
+    let cloud = Cloud::start_on_machine(machine, settings()).await;
+    let body = json!({"metadata": {"name": "box"}, "spec": {"runtime": {"image": IMAGE}}});
+    let message = cloud.post("/v0/sandboxes", body).await.refused(400);
+    assert_eq!(message, format!("the image cannot be had: {why}"));
+    cloud.get("/v0/sandboxes/box").await.refused(404);
 }

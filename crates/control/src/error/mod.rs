@@ -63,6 +63,10 @@ pub enum Error {
     Spent { budget: String },
     #[error("too many requests; try again in {retry_after_s} s")]
     TooMany { retry_after_s: u64 },
+    #[error(
+        "nothing was done: the answers that a workspace keeps under idempotency keys may have {limit} bytes a day; send the request without `Idempotency-Key`, or try again tomorrow (UTC)"
+    )]
+    AnswersFull { limit: u64 },
     #[error("{0}; end some first, or try again later")]
     Crowded(#[from] admission::Refused),
     /// The queue does not take the execution.
@@ -147,9 +151,8 @@ impl From<LaunchFault> for Error {
             LaunchFault::Image(unknown) => Self::InvalidImage(unknown),
             LaunchFault::Full(why) => Self::NoRoom(why),
             LaunchFault::OverShare(why) => Self::OverShare(why),
-            LaunchFault::Pull(why) | LaunchFault::Busy(why) | LaunchFault::Broken(why) => {
-                Self::Launch(why)
-            }
+            LaunchFault::Pull(why) => Self::Unfit(Unfit::ImageNotHad { why }),
+            LaunchFault::Busy(why) | LaunchFault::Broken(why) => Self::Launch(why),
         }
     }
 }

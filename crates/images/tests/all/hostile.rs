@@ -14,7 +14,7 @@ fn check(archive: Archive, refused: impl Fn(&Error) -> bool) {
 fn check_with(limits: Limits, archive: &[u8], refused: impl Fn(&Error) -> bool) {
     let fixture = Fixture::with(Settings { limits, ..Settings::default() });
     match fixture.import("hostile", archive) {
-        Err(error) if refused(&error) => {}
+        Err(error) if refused(&error) => assert!(error.is_of_image(), "{error:?}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(fixture.parts(), Vec::<String>::new());
