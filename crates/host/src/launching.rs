@@ -5,7 +5,7 @@ use crate::leases::Purpose;
 use crate::refusals::{self, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
-use images::{Config, Credentials, Digest, Image, Reference};
+use images::{Config, Credentials, DEFAULT_HOST, Digest, Image, Reference, names_registry};
 use node::{CreateError, FirstProcess, Owner, SnapshotName, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -109,7 +109,8 @@ impl LocalMachine {
     async fn make_ready(&self, launch: &Launch) -> Result<Digest, LaunchFault> {
         let named = launch.image.clone();
         let refused = move |error: images::Error| {
-            LaunchFault::Pull(format!("{named} cannot run here: {}", chain(&error)))
+            let why = format!("{named} cannot run here: {}", chain(&error));
+            if error.is_of_image() { LaunchFault::Pull(why) } else { LaunchFault::Broken(why) }
         };
         let granted = launch.granted.as_ref().and_then(|digest| digest.parse::<Digest>().ok());
         let Some(granted) = granted else { return Err(self.0.unknown(&launch.image).into()) };
@@ -175,8 +176,7 @@ impl Inner {
         let Ok(name) = image.parse::<Reference>() else { return Err(self.unknown(image)) };
         match self.images.find_public(&name) {
             Ok(Some(_)) => Ok(ImageAt::Hand),
-            Ok(None) if name.host().is_some() => Ok(ImageAt::Registry { name: name.to_string() }),
-            Ok(None) => Err(self.unknown(image)),
+            Ok(None) => on_registry(image, &name).ok_or_else(|| self.unknown(image)),
             Err(error) => {
                 tracing::error!(%error, image, "an image cannot be read");
                 Err(self.unknown(image))
@@ -185,7 +185,8 @@ impl Inner {
     }
 
     pub(crate) fn require_open(&self, name: &Reference) -> Result<(), LaunchFault> {
-        let url = name.host().and_then(|host| format!("https://{host}").parse().ok());
+        let host = name.host().unwrap_or(DEFAULT_HOST);
+        let url = format!("https://{host}").parse().ok();
         match url.as_ref().and_then(reqwest::Url::host_str) {
             Some(host) if self.registries.permits(host) => Ok(()),
             _ => Err(LaunchFault::Pull(format!(
@@ -375,6 +376,20 @@ impl Inner {
     }
 }
 
+/// Returns where an image is that this machine does not have: nowhere, unless its registry is
+/// written. The whole name is returned, because a workspace's own images have none.
+fn on_registry(image: &str, name: &Reference) -> Option<ImageAt> {
+    let is_there = names_registry(image) && !is_made_here(name);
+    is_there.then(|| ImageAt::Registry { name: name.with_registry() })
+}
+
+/// Returns whether only this machine makes an image. No registry is ever asked for one, because
+/// anybody could have taken its name there.
+pub(crate) fn is_made_here(name: &Reference) -> bool {
+    const OURS: [&str; 2] = ["holm/", "blaxel/"];
+    name.host().is_none() && OURS.iter().any(|start| name.path().starts_with(start))
+}
+
 /// Identifies what a kept layer lies over. Over anything else it starts empty.
 fn over(launch: &Launch, image: &Image) -> String {
     let snapshot = launch.snapshot.as_ref().map(|id| format!("+{id}"));
@@ -433,4 +448,32 @@ fn credentials(registries: Option<&str>, name: &Reference) -> Result<Credentials
     read.map_err(|_| {
         LaunchFault::Pull("the credentials in `dockerConfig` cannot be read".to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_asked_for_where_its_registry_is_written() {
+        let at = |text: &str| match on_registry(text, &text.parse().ok()?) {
+            Some(ImageAt::Registry { name }) => Some(name),
+            _ => None,
+        };
+        for (text, name) in [
+            ("ghcr.io/org/name:1", "ghcr.io/org/name:1"),
+            ("docker.io/library/alpine:3", "docker.io/alpine:3"),
+            ("index.docker.io/library/alpine:3", "docker.io/alpine:3"),
+            ("registry-1.docker.io/org/name", "docker.io/org/name:latest"),
+            // Not to be taken for an image of the workspace's own.
+            ("docker.io/agent/name", "docker.io/agent/name:latest"),
+            ("ghcr.io/holm/base", "ghcr.io/holm/base:latest"),
+        ] {
+            assert_eq!(at(text).as_deref(), Some(name), "{text}");
+        }
+        for text in ["alpine:3", "library/alpine:3", "org/name", "docker.io/holm/base", "holm/base"]
+        {
+            assert_eq!(at(text), None, "{text}");
+        }
+    }
 }

@@ -67,7 +67,7 @@ pub use leases::Lease;
 pub use manifest::{Config, Platform};
 pub use pull::{Credentials, Progress, PullError, Puller, RetryPolicy};
 pub use recipe::{Changes, Content, Recipe};
-pub use reference::{DEFAULT_TAG, InvalidReference, Reference};
+pub use reference::{DEFAULT_HOST, DEFAULT_TAG, InvalidReference, Reference, names_registry};
 pub use repositories::{Blob, Filed, Keep, PushFault, Pushed, Repository};
 pub use settings::{Devices, Limits, Names, Overlay, Privileges, Rules, Settings};
 pub use store::{Image, Listed, Store};

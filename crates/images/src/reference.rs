@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 
 /// The registry from which an image without a host in its name is pulled.
-pub(crate) const DEFAULT_HOST: &str = "docker.io";
+pub const DEFAULT_HOST: &str = "docker.io";
 pub const DEFAULT_TAG: &str = "latest";
 
 const REPOSITORY_BYTES_MAX: usize = 255;
@@ -68,6 +68,14 @@ impl Reference {
         self.host.as_deref().or_else(misread)
     }
 
+    /// Returns the name with its registry, also if that is the default one.
+    pub fn with_registry(&self) -> String {
+        match self.shown_host() {
+            Some(_) => self.to_string(),
+            None => format!("{DEFAULT_HOST}/{self}"),
+        }
+    }
+
     /// Returns the name for a digest in the same repository, whatever its tags mean.
     pub fn at(&self, digest: Digest) -> Self {
         Self { tag: None, digest: Some(digest), ..self.clone() }
@@ -118,6 +126,12 @@ fn split_host(text: &str) -> Result<(Option<String>, &str), InvalidReference> {
     let is_default =
         matches!(host.as_str(), DEFAULT_HOST | "index.docker.io" | "registry-1.docker.io");
     Ok(((!is_default).then_some(host), rest))
+}
+
+/// Returns whether a registry is written before a name, which a [`Reference`] does not tell of the
+/// default one.
+pub fn names_registry(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(first, _)| is_like_host(first))
 }
 
 fn is_like_host(part: &str) -> bool {
@@ -292,6 +306,26 @@ mod tests {
             let found = parse(text);
             assert_eq!((found.host(), found.repository().as_str()), (None, text));
             assert_eq!(parse(&found.to_string()), found);
+        }
+    }
+
+    #[test]
+    fn a_registry_that_is_written_is_told_from_one_that_is_not() {
+        for (text, full) in [
+            ("docker.io/library/alpine:3", "docker.io/alpine:3"),
+            ("index.docker.io/alpine:3", "docker.io/alpine:3"),
+            ("registry-1.docker.io/agent/x", "docker.io/agent/x:latest"),
+            ("docker.io/ghcr.io/x", "docker.io/ghcr.io/x:latest"),
+            ("ghcr.io/org/name", "ghcr.io/org/name:latest"),
+            ("localhost/x", "localhost/x:latest"),
+        ] {
+            assert!(names_registry(text), "{text}");
+            let name = parse(text);
+            assert_eq!(name.with_registry(), full);
+            assert_eq!(parse(full), name);
+        }
+        for text in ["alpine", "alpine:3", "library/alpine", "holm/base:1.2"] {
+            assert!(!names_registry(text), "{text}");
         }
     }
 

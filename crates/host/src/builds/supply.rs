@@ -1,6 +1,7 @@
 //! Supplies a build with what it wants from elsewhere: images to begin with, and files for ADD.
 
 use super::drive::Job;
+use crate::launching::is_made_here;
 use control::machine::{BuildFault, LaunchFault};
 use images::build::{Download, Supply};
 use images::{Digest, Reference};
@@ -67,12 +68,9 @@ impl Job {
     }
 }
 
-/// Explains where an image comes from that only this machine makes. No registry is ever asked for
-/// one, because anybody could have taken its name there.
+/// Explains where an image comes from that only this machine makes.
 fn made_here(name: &str, reference: &Reference) -> Option<String> {
-    const OURS: [&str; 2] = ["holm/", "blaxel/"];
-    let is_ours = OURS.iter().any(|start| reference.path().starts_with(start));
-    if reference.host().is_some() || !is_ours {
+    if !is_made_here(reference) {
         return None;
     }
     // The program's own recipes can always be read.
