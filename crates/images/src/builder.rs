@@ -25,7 +25,10 @@ const LAST_WORDS_MAX: usize = 20;
 /// loop.
 const DEPTH_MAX: usize = 16;
 /// To be raised when the same recipe starts to give a different image.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
+/// Starts a program whose files others may read: the umask of this process may allow nobody else,
+/// and the programs of an image are for all its users.
+const WITH_OPEN_FILES: &str = "umask 022 && exec \"$@\"";
 
 /// The tools and settings that recipes are made with.
 #[derive(Clone, Debug, Serialize)]
@@ -49,8 +52,9 @@ impl Builder {
 
     /// Prepares a program that is ended when its time is over or when this process ends.
     pub(crate) fn tool(&self, program: &Path, package: &'static str) -> Tool {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=5"]);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", WITH_OPEN_FILES, "-", "setpriv", "--pdeathsig", "TERM"]);
+        command.args(["timeout", "--foreground", "--kill-after=5"]);
         command.arg(self.time_max.as_secs().to_string()).arg(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Tool { command, program: program.to_owned(), package }

@@ -2,11 +2,19 @@
 
 use crate::error::Error;
 use files::Readers;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 pub(crate) fn make_folder(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(Error::io("make the folder", path))
+}
+
+/// Makes a folder that the users of an instance may read, whatever the umask of this process is.
+/// Folders above it keep out the users of this machine.
+pub(crate) fn make_open_folder(path: &Path) -> Result<(), Error> {
+    make_folder(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(Error::io("open up", path))
 }
 
 /// Replaces a small file atomically.

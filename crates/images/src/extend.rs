@@ -98,9 +98,11 @@ impl Extension<'_> {
         folder: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), RecipeError> {
-        for name in ["upper", "work", "root", "build/files"] {
+        for name in ["work", "root", "build/files"] {
             disk::make_folder(&folder.join(name))?;
         }
+        // It gives the root inside its mode, and commands may run as other users.
+        disk::make_open_folder(&folder.join("upper"))?;
         let inputs = folder.join("build");
         write(&inputs.join("inside"), self.inside()?.as_bytes())?;
         write(&inputs.join("apt.conf"), &apt_options())?;
@@ -139,9 +141,10 @@ impl Extension<'_> {
         }
         for (number, path) in self.recipe.files.keys().enumerate() {
             let path = quoted(path);
+            // Not `cp`, which would give it the mode of a file that is nobody's business.
             let _ = writeln!(
                 script,
-                "mkdir -p \"$(dirname {path})\"\ncp /run/build/files/{number} {path}"
+                "mkdir -p \"$(dirname {path})\"\ncat /run/build/files/{number} >{path}"
             );
         }
         if !self.recipe.packages.is_empty() {

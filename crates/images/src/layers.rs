@@ -87,10 +87,8 @@ impl Layers {
         settings: &Settings,
     ) -> Result<u64, Error> {
         let root = scratch.join("root");
-        disk::make_folder(&root)?;
-        // Access is restricted further up the path; this folder becomes the root of an instance.
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(&root, open).map_err(Error::io("open up", &root))?;
+        // This folder becomes the root of an instance.
+        disk::make_open_folder(&root)?;
         let mut hashed = Hashed {
             inner: packing::unpacked(packed, &settings.limits)?,
             hasher: Hasher::default(),

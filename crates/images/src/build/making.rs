@@ -82,9 +82,9 @@ impl Build {
             return Err(Fault::Sources("the workspace has no plain name".to_owned()));
         }
         let folder = store.0.scratch();
-        for name in ["context", "empty"] {
-            disk::make_folder(&folder.join(name))?;
-        }
+        disk::make_folder(&folder.join("empty"))?;
+        // A RUN as any user may bind it.
+        disk::make_open_folder(&folder.join("context"))?;
         let limits = order.limits.clone();
         Ok(Self {
             lease: store.0.leases.take(),
@@ -126,7 +126,7 @@ impl Build {
         Ok(folder)
     }
 
-    fn context(&self) -> PathBuf {
+    pub(super) fn context(&self) -> PathBuf {
         self.folder.join("context")
     }
 

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::settings::Limits;
 
 const COMPONENT_BYTES_MAX: usize = 255;
+const FOLDER: Mode = Mode::from_raw_mode(0o755);
 const RESOLVE_ATTEMPTS_MAX: u32 = 64;
 
 pub(crate) struct Tree(OwnedFd);
@@ -138,7 +139,10 @@ impl Place {
     }
 
     pub(crate) fn make_folder(&self) -> Result<(), Errno> {
-        fs::mkdirat(&self.folder, &self.name, Mode::from_raw_mode(0o755))
+        fs::mkdirat(&self.folder, &self.name, FOLDER)?;
+        // The umask of this process may have taken bits away. Nobody else can reach the tree, so
+        // the name is still that of the folder.
+        fs::chmodat(&self.folder, &self.name, FOLDER, AtFlags::empty())
     }
 
     pub(crate) fn open_folder(&self) -> Result<OwnedFd, Errno> {

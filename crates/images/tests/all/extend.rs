@@ -148,6 +148,26 @@ fn files_and_settings_lie_over_those_below() {
     assert_eq!(image.config.env.keys().collect::<Vec<_>>(), ["ABOVE", "BELOW", "PATH"]);
 }
 
+/// As under the program, whose umask makes files for itself only.
+#[test]
+fn every_user_of_an_image_can_read_what_a_recipe_makes() {
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let fixture = fixture();
+    let rest = "files = { \"/srv/app/main\" = \"main\" }\nconfig = { workdir = \"/work/here\" }\n\
+                run = ['mkdir /made; echo x > /made/file; busybox stat -c %a / > /made/root']";
+    let image = make(&fixture.store, rest).unwrap();
+    rustix::process::umask(before);
+    let layer = &image.layers[1];
+    let mode = |path: &str| fs::metadata(layer.join(path)).unwrap().permissions().mode() & 0o7777;
+    for folder in ["", "srv", "srv/app", "work", "work/here", "made", "etc", "dev"] {
+        assert_eq!(mode(folder), 0o755, "/{folder}");
+    }
+    for file in ["srv/app/main", "made/file", "etc/resolv.conf"] {
+        assert_eq!(mode(file), 0o644, "/{file}");
+    }
+    assert_eq!(fs::read_to_string(layer.join("made/root")).unwrap(), "755\n");
+}
+
 #[test]
 fn a_file_need_not_be_text() {
     let fixture = fixture();

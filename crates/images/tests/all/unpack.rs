@@ -46,6 +46,19 @@ fn files_are_as_the_archive_says() {
     assert_eq!(fs::metadata(root.join("etc")).unwrap().mtime(), 1_700_000_000);
 }
 
+/// As under the program, whose umask makes files for itself only.
+#[test]
+fn modes_do_not_depend_on_the_mask_of_the_program() {
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let fixture = Fixture::new();
+    let archive = Archive::new().file("not/listed/file", "content");
+    let image = fixture.import("a", &archive.bytes()).unwrap();
+    rustix::process::umask(before);
+    let mode = |path: &str| fs::metadata(image.layers[0].join(path)).unwrap().mode() & 0o7777;
+    assert_eq!([mode(""), mode("not"), mode("not/listed")], [0o755; 3]);
+    assert_eq!(mode("not/listed/file"), 0o644);
+}
+
 #[test]
 fn removed_files_are_hidden_in_the_way_of_overlayfs() {
     for (overlay, attribute_name) in
