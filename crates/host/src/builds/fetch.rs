@@ -39,12 +39,10 @@ impl Fetcher {
                 "its host is not on the internet; builder.inside lists those that may be",
             ));
         }
-        let name = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
-        let name = match name {
-            "" | "." | ".." => return Err(failed("the address ends without the name of a file")),
-            name if name.len() > NAME_BYTES_MAX => return Err(failed("its name is too long")),
-            name => name.to_owned(),
-        };
+        let name = name(&url);
+        if name.len() > NAME_BYTES_MAX {
+            return Err(failed("its name is too long"));
+        }
         let network = |error: reqwest::Error| failed(&types::chain(&error.without_url()));
         let answer = tokio::time::timeout(STALL, self.http.get(url).send());
         let answer = answer.await.map_err(|_| failed("no answer"))?.map_err(network)?;
@@ -74,6 +72,12 @@ impl Fetcher {
         to.flush().await.map_err(broken)?;
         Ok(Download { file, name, modified })
     }
+}
+
+/// Returns the name of the file at an address: the last part of its path, empty if it has none.
+fn name(url: &reqwest::Url) -> String {
+    let mut parts = url.path_segments().into_iter().flatten();
+    parts.rfind(|part| !part.is_empty()).unwrap_or_default().to_owned()
 }
 
 /// Removes what may be secret from an address.
@@ -115,6 +119,20 @@ mod tests {
         assert_eq!(seconds("Thu, 29 Feb 2024 12:34:56 GMT"), Some(1_709_210_096));
         for bad in ["", "now", "Thu, 29 Xxx 2024 12:34:56 GMT", "Thu, 29 Feb 2024 12:34 GMT"] {
             assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_named_by_the_last_part_of_its_address() {
+        for (address, wanted) in [
+            ("https://host/a/b.zip?x=/c", "b.zip"),
+            ("https://host/a/b/", "b"),
+            ("https://host/a//", "a"),
+            ("https://host/a/..", ""),
+            ("https://host/", ""),
+            ("https://host", ""),
+        ] {
+            assert_eq!(name(&address.parse().unwrap()), wanted, "{address}");
         }
     }
 

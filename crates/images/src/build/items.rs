@@ -7,7 +7,6 @@ use crate::unpack::{Tree, is_folder};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -124,7 +123,7 @@ impl Bounds<'_> {
         for name in tree.names(&from)? {
             let from = from.join(&name);
             let to = to.join(&name);
-            if self.is_excluded(&from, &name)? {
+            if self.is_excluded(&to)? {
                 continue;
             }
             let stat = tree.look(&from, false)?;
@@ -142,13 +141,13 @@ impl Bounds<'_> {
         Ok(())
     }
 
-    fn is_excluded(&self, path: &Path, name: &OsStr) -> Result<bool, Fault> {
-        let (path, name) = (path.to_string_lossy(), name.to_string_lossy());
+    /// Returns whether a path is left out. It begins where the patterns do: below the source, or at
+    /// the root if folders above the source are copied too.
+    pub(super) fn is_excluded(&self, path: &Path) -> Result<bool, Fault> {
+        let path = path.to_string_lossy();
         for pattern in self.excludes {
-            for text in [&path, &name] {
-                if pattern.matches_within(text, self.steps).map_err(Fault::Sources)? {
-                    return Ok(true);
-                }
+            if pattern.matches_within(&path, self.steps).map_err(Fault::Sources)? {
+                return Ok(true);
             }
         }
         Ok(false)

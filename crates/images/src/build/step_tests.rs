@@ -6,7 +6,7 @@ use super::making::{Build, Limits, Order};
 use super::run::What;
 use super::sources::SourceLimits;
 use super::stage::State;
-use super::supplies::From;
+use super::supplies::{Download, From};
 use super::transfer::Prepared;
 use super::{Fault, RunOrder};
 use crate::settings::Settings;
@@ -15,6 +15,7 @@ use crate::unpack::Tree;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 const STEP_BYTES: u64 = 100_000;
@@ -118,6 +119,103 @@ fn repositories_of_git_are_refused_and_other_addresses_are_downloaded() {
         assert_eq!(addresses(file).unwrap(), [file]);
     }
     assert_eq!(addresses("a.git").unwrap(), [""; 0]);
+}
+
+/// Returns what a copy of a source brings, sorted.
+fn copied(fixture: &Fixture, source: &str, excludes: &[&str], parents: bool) -> Vec<String> {
+    let transfer = Transfer {
+        sources: vec![Source::Path(source.to_owned())],
+        excludes: excludes.iter().map(|text| (*text).to_owned()).collect(),
+        target: "/x/".into(),
+        parents,
+        ..Transfer::default()
+    };
+    let (state, from, none) = (state(), fixture.from(), BTreeMap::new());
+    let prepared = fixture.build.transfer(&state, &transfer, &from, &none, false).unwrap();
+    let target = tempfile::tempdir().unwrap();
+    prepared.write(&state, &from, &Tree::open(target.path()).unwrap(), STEP_BYTES).unwrap();
+    files_in(&target.path().join("x"), "")
+}
+
+fn files_in(folder: &Path, path: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder.join(path)) else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries.map(Result::unwrap) {
+        let inside = format!("{path}{}", entry.file_name().display());
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files_in(folder, &format!("{inside}/"))),
+            false => found.push(inside),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_a_copy_leaves_out_is_named_from_the_source_that_is_copied() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.folder.path().join("from/app/lib")).unwrap();
+    for name in ["a.md", "app/a.md", "app/b", "app/lib/a.md"] {
+        fixture.file(name, 1);
+    }
+    let all = ["a.md", "b", "lib/a.md"];
+    for (excludes, left) in [
+        (&["a.md"][..], &["b", "lib/a.md"][..]),
+        (&["*.md"], &["b", "lib/a.md"]),
+        (&["**/*.md"], &["b"]),
+        (&["lib/*.md", "/b"], &["a.md"]),
+        (&["lib/"], &["a.md", "b"]),
+        (&["app/b", "app/lib", "app"], &all),
+    ] {
+        assert_eq!(copied(&fixture, "app", excludes, false), left, "{excludes:?}");
+    }
+    // With the folders above, patterns begin at the root.
+    let from_root: &[&str] = &["app/a.md", "app/lib/a.md"];
+    assert_eq!(copied(&fixture, "app", &["app/b", "a.md"], true), from_root);
+    assert_eq!(copied(&fixture, "app/lib", &["app"], true), [""; 0]);
+    // Of the files that a pattern means, but not of one that is named.
+    assert_eq!(copied(&fixture, "app/*", &["*.md"], false), ["b"]);
+    assert_eq!(copied(&fixture, "a.md", &["*.md"], false), ["a.md"]);
+}
+
+/// As under the server, whose umask makes files for itself only.
+#[test]
+fn what_a_step_makes_can_be_read_by_every_user() {
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let fixture = Fixture::new();
+    fixture.file("a", 1);
+    let target = fixture.folder.path().join("target");
+    fs::create_dir(&target).unwrap();
+    let prepared = fixture.find(&["."]).unwrap();
+    let written = prepared.write(&state(), &fixture.from(), &Tree::open(&target).unwrap(), 1 << 20);
+    rustix::process::umask(before);
+    written.unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&target.join("x")), 0o755);
+    // What a RUN may bind.
+    assert_eq!(mode(&fixture.build.context()), 0o755);
+}
+
+#[test]
+fn a_download_without_a_name_needs_a_target_that_names_it() {
+    let fixture = Fixture::new();
+    fixture.file("fetched", 1);
+    let add = |target: &str, name: &str| {
+        let address = "https://host/";
+        let sources = vec![Source::Path(address.to_owned())];
+        let transfer = Transfer { sources, target: target.into(), ..Transfer::default() };
+        let file = fixture.folder.path().join("from/fetched");
+        let download = Download { file, name: name.to_owned(), modified: 0 };
+        let downloads = BTreeMap::from([(address.to_owned(), download)]);
+        let (state, from) = (state(), fixture.from());
+        let prepared = fixture.build.transfer(&state, &transfer, &from, &downloads, true)?;
+        let folder = tempfile::tempdir().unwrap();
+        prepared.write(&state, &from, &Tree::open(folder.path()).unwrap(), STEP_BYTES)?;
+        Ok::<_, Fault>(files_in(folder.path(), ""))
+    };
+    assert_eq!(add("/x/index.html", "").unwrap(), ["x/index.html"]);
+    assert_eq!(add("/x/", "name").unwrap(), ["x/name"]);
+    assert!(matches!(add("/x/", ""), Err(Fault::Sources(why)) if why.contains("in the target")));
 }
 
 #[test]

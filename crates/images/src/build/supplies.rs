@@ -23,6 +23,7 @@ pub enum Supply {
 
 pub struct Download {
     pub file: PathBuf,
+    /// The last part of its address; empty if that has none.
     pub name: String,
     /// Seconds since 1970.
     pub modified: i64,

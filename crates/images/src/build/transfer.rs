@@ -115,7 +115,7 @@ impl Build {
         };
         let target = value(&transfer.target)?;
         let excludes = transfer.excludes.iter().map(|text| {
-            Pattern::new(value(text)?.trim_start_matches('/'), Kind::Tree).map_err(Fault::Sources)
+            Pattern::new(value(text)?.trim_matches('/'), Kind::Tree).map_err(Fault::Sources)
         });
         let excludes = excludes.collect::<Result<Vec<_>, Fault>>()?;
         let steps = Steps::default();
@@ -160,15 +160,19 @@ impl Build {
         keeps_parents: bool,
         parts: &mut Parts,
     ) -> Result<(), Fault> {
+        let is_pattern = source.contains(['*', '?', '[']);
         for path in find(&from.tree, source, parts.entries_left, steps)? {
+            let (entries, bytes) = (parts.entries_left, self.limits.step_bytes);
+            let bounds = Bounds { excludes, entries, bytes, steps };
+            if is_left_out(&bounds, &from.tree, &path, (keeps_parents, is_pattern))? {
+                continue;
+            }
             if *unpacks && is_archive(&from.tree, &path)? {
                 let stat = from.tree.look(&path, true)?;
                 let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
                 parts.push(Part::Archive { path, bytes })?;
                 continue;
             }
-            let (entries, bytes) = (parts.entries_left, self.limits.step_bytes);
-            let bounds = Bounds { excludes, entries, bytes, steps };
             let to = if keeps_parents { path.clone() } else { PathBuf::new() };
             let mut items = Vec::new();
             bounds.gather(&from.tree, &path, &to, &mut items)?;
@@ -199,6 +203,28 @@ impl Build {
             digest: found,
             modified: download.modified,
         })
+    }
+}
+
+/// Returns whether a source is left out as a whole. A source that is named is not, unless it is
+/// copied with the folders above it: patterns begin below it.
+fn is_left_out(
+    bounds: &Bounds<'_>,
+    tree: &Tree,
+    path: &Path,
+    (keeps_parents, is_pattern): (bool, bool),
+) -> Result<bool, Fault> {
+    if keeps_parents {
+        for above in path.ancestors().filter(|above| !above.as_os_str().is_empty()) {
+            if bounds.is_excluded(above)? {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
+    }
+    match path.file_name() {
+        Some(name) if is_pattern && !is_there(tree, path) => bounds.is_excluded(Path::new(name)),
+        _ => Ok(false),
     }
 }
 
@@ -310,6 +336,9 @@ impl Prepared {
                     let mode = self.mode.unwrap_or(DOWNLOAD_MODE);
                     let about = About { mode, owner, modified: *modified };
                     let mut from = File::open(file).map_err(Error::io("open", file))?;
+                    if name.is_empty() && self.is_into_folder(tree, place) {
+                        return Err(unnamed());
+                    }
                     let at = self.inside(tree, place, name);
                     copying.spend(put(tree, &at, &about, how.folders, &mut from)?)?;
                 }
@@ -341,10 +370,15 @@ impl Prepared {
 
     /// Returns the target path of a file with this name.
     fn inside(&self, tree: &Tree, place: &Path, name: &str) -> PathBuf {
-        match self.parts.len() > 1 || self.names_folder() || is_there(tree, place) {
+        match self.is_into_folder(tree, place) {
             true => place.join(name),
             false => place.to_owned(),
         }
+    }
+
+    /// Returns whether files are copied into the target, each under its own name.
+    fn is_into_folder(&self, tree: &Tree, place: &Path) -> bool {
+        self.parts.len() > 1 || self.names_folder() || is_there(tree, place)
     }
 
     /// Returns whether the target is written as a folder.
@@ -364,6 +398,12 @@ impl Prepared {
             self.target
         )))
     }
+}
+
+fn unnamed() -> Fault {
+    Fault::Sources(
+        "the address that ADD fetches has no name for the file: name it in the target".to_owned(),
+    )
 }
 
 fn put(
