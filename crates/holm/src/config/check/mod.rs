@@ -21,10 +21,12 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     first_start(config)?;
     domains(config)?;
     work::node(config)?;
-    config.jobs.settings().check().or_else(|(key, right)| wrong(key, right))?;
+    let share_percent = config.node.workspace_share_percent;
+    config.jobs.settings(share_percent).check().or_else(|(key, right)| wrong(key, right))?;
     work::deployments(config)?;
     work::builds(config)?;
     work::builder(config)?;
+    work::callbacks(config)?;
     config.objects.check()?;
     config.egress.check()?;
     config.models.check()?;

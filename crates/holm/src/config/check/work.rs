@@ -79,11 +79,8 @@ pub(super) fn builder(config: &Config) -> Result<(), Wrong> {
             return wrong(key, message);
         }
     }
-    let hosts = [
-        ("builder.inside", &config.builder.inside),
-        ("images.inside", &config.images.inside),
-        ("callbacks.inside", &config.callbacks.inside),
-    ];
+    let hosts =
+        [("builder.inside", &config.builder.inside), ("images.inside", &config.images.inside)];
     for (key, list) in hosts {
         if let Some(text) = list.iter().find(|text| !is_host(text)) {
             let message =
@@ -92,6 +89,33 @@ pub(super) fn builder(config: &Config) -> Result<(), Wrong> {
         }
     }
     Ok(())
+}
+
+/// Checks the hosts of callbacks. A trigger that leads to `localhost` or to an internal address as a
+/// number is refused whatever is listed.
+pub(super) fn callbacks(config: &Config) -> Result<(), Wrong> {
+    const KEY: &str = "callbacks.inside";
+    let inside = &config.callbacks.inside;
+    if let Some(text) = inside.iter().find(|text| !is_host(text)) {
+        return wrong(KEY, format!("has `{text}`: name hosts alone, such as hooks.lan"));
+    }
+    match inside.iter().find(|text| !is_name_of_another(text)) {
+        Some(text) => wrong(
+            KEY,
+            format!(
+                "has `{text}`: callbacks never go to localhost or to an internal address written as a number; name the                  host, such as hooks.lan"
+            ),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// True for a host with a name, however an address may be spelled, other than this machine.
+fn is_name_of_another(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    let url = reqwest::Url::parse(&format!("http://{host}/")).ok();
+    let is_name = url.is_some_and(|url| url.domain().is_some());
+    is_name && !host.eq_ignore_ascii_case("localhost")
 }
 
 pub(super) fn registry(config: &Config) -> Result<(), Wrong> {
