@@ -71,7 +71,8 @@ impl Claim {
                 Self::of_query(parts, signature, in_query).ok_or_else(bad_query)?
             }
             (None, None) => {
-                let message = "Requests are signed with Signature Version 4.";
+                let message = "Requests are signed with Signature Version 4; \
+                    AWS clients presign with it if `signature_version` is `s3v4`.";
                 return Err(Error::new(Code::AccessDenied, message));
             }
         };
