@@ -183,7 +183,7 @@ fn what_cannot_run_is_pushed_all_the_same_and_says_why() {
     ]));
     let wish = crate::setup::body("one", &json!({"runtime": {"image": "sandbox/foreign:v1"}}));
     let (status, answer) = client.ask("POST", "/v0/sandboxes", Some(&wish)).unwrap();
-    assert_eq!(status, 500, "{answer}");
+    assert_eq!(status, 400, "{answer}");
     assert!(answer["message"].as_str().unwrap().contains("no image for linux/"), "{answer}");
     place.clear(server, &client);
 }
