@@ -62,6 +62,8 @@ pub(crate) fn run() -> io::Result<Option<Entered>> {
     raw::close_inherited()?;
     // The server keeps its own files private. Folders made in instances get the usual modes.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // Lists of processes show it. It would be the number of the descriptor that was executed.
+    rustix::thread::set_name(c"holm-guest")?;
     // Signals that are meant for the server, such as those of its terminal, do not end this.
     let _ = rustix::process::setsid();
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
