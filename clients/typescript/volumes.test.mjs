@@ -16,7 +16,7 @@ test("what is written to a volume is there for the next sandbox", async (t) => {
   await run(one, "echo kept > /data/x && sync");
   const { state } = await ok(getVolume({ path: { volumeName: name } }));
   assert.equal(state.attachedTo, `sandbox:${one.metadata.name}`);
-  await thrown(SandboxInstance.create({ name: fresh("box"), region: "local", volumes }), 409);
+  await thrown(SandboxInstance.create({ name: fresh("box"), region: "local", volumes }), 400);
   await thrown(VolumeInstance.delete(name), 409);
   await SandboxInstance.delete(one.metadata.name);
 
