@@ -152,6 +152,9 @@ impl Drop for NetworkPool {
         if let Some(maker) = self.maker.take() {
             let _ = maker.join();
         }
+        // All of them before the first is waited for: each takes the kernel milliseconds.
+        let ready = std::mem::take(&mut self.shared.state.lock().ready);
+        ready.iter().filter_map(|slot| slot.first.as_ref()).for_each(Waiting::end);
     }
 }
 

@@ -149,10 +149,19 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// Has the process end. Dropping this waits until it has.
+    pub(crate) fn end(&self) {
+        if let Some(process) = &self.process {
+            let _ = pidfd_send_signal(&process.pidfd, Signal::KILL);
+        }
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
+        self.end();
         if let Some(process) = self.process.take() {
-            let _ = pidfd_send_signal(&process.pidfd, Signal::KILL);
             sys::reap(process.pid);
         }
     }
