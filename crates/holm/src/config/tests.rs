@@ -286,7 +286,10 @@ fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
 fn callbacks_go_inside_to_names_only() {
     let inside = |host: &str| format!("[callbacks]\ninside = [\"hooks.lan\", \"{host}\"]");
     for number in ["10.0.0.7", "fd00::7", "[fd00::7]", "0x7f.1", "167772167", "LOCALHOST."] {
-        refused(&inside(number), &["`callbacks.inside`", number, "such as hooks.lan"]);
+        refused(
+            &inside(number),
+            &["`callbacks.inside`", number, "name the host, such as hooks.lan"],
+        );
     }
     refused(&inside("http://hooks.lan"), &["`callbacks.inside`", "name hosts alone"]);
     assert!(load_text(&inside("host.docker.internal")).is_ok());

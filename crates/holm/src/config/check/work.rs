@@ -103,7 +103,7 @@ pub(super) fn callbacks(config: &Config) -> Result<(), Wrong> {
         Some(text) => wrong(
             KEY,
             format!(
-                "has `{text}`: callbacks never go to localhost or to an internal address written as a number; name the                  host, such as hooks.lan"
+                "has `{text}`: callbacks never go to localhost or to an internal address written as a number; name the host, such as hooks.lan"
             ),
         ),
         None => Ok(()),
