@@ -49,6 +49,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 
 const USAGE: &str = "usage: holm-guest --listen ADDRESS, or HOLM_GUEST_FD=3 with a listening socket as descriptor 3";
 
@@ -94,14 +95,14 @@ fn run() -> Result<(), Error> {
     // decide for themselves, as on any machine.
     let _ = rustix::thread::disable_transparent_huge_pages(false);
     let state = State::take().transpose().map_err(Error::Start)?;
-    let (handed_over, given) = match &state {
-        Some(state) => (Some(state.listener().map_err(Error::Listen)?), state.given()),
-        None => {
-            let Entered { listener, config } = entered.unwrap_or_else(|| Entered {
-                listener: HandedOver::Listener.take(),
-                config: HandedOver::Settings.take(),
-            });
-            (listener, settings::Given::read(config)?)
+    let (handed_over, given, runtime) = match (&state, entered) {
+        (Some(state), _) => (Some(state.listener().map_err(Error::Listen)?), state.given(), None),
+        (None, Some(Entered { listener, config, runtime })) => {
+            (listener, settings::Given::read(config)?, Some(runtime))
+        }
+        (None, None) => {
+            let (listener, config) = (HandedOver::Listener.take(), HandedOver::Settings.take());
+            (listener, settings::Given::read(config)?, None)
         }
     };
     let settings = settings::Settings::new(given)?;
@@ -109,15 +110,19 @@ fn run() -> Result<(), Error> {
         Some(listener) => TcpListener::from(listener),
         None => listen()?,
     };
-    serve(listener, settings, state)
+    let runtime = runtime.map_or_else(serve::runtime, Ok).map_err(Error::Start)?;
+    begin(&runtime, listener, settings, state)
 }
 
-fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Result<(), Error> {
+fn begin(
+    runtime: &Runtime,
+    listener: TcpListener,
+    settings: Settings,
+    state: Option<State>,
+) -> Result<(), Error> {
     listener.set_nonblocking(true).map_err(Error::Listen)?;
     // While nothing else runs in here that could leave no room for its thread.
     blocking::begin();
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
     runtime.block_on(async move {
         let copy = listener.try_clone().map_err(Error::Listen)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;

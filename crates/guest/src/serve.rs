@@ -14,9 +14,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
 const CONNECTIONS_MAX: usize = 1024;
@@ -27,6 +29,11 @@ const HEADERS_WAIT: Duration = Duration::from_secs(120);
 /// Pause after a failed accept, which nearly always means that descriptors have run out and some
 /// connection must free one first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Makes what everything in this program runs on: one thread that waits for all of it.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
 
 pub(crate) async fn run(guest: Arc<Guest>, listener: TcpListener) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));

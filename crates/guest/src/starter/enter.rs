@@ -3,7 +3,7 @@
 use super::message::{Descriptors, answer, receive};
 use super::prepare::{attach, make_folder, overlay};
 use super::{Doing, Entered, Failure};
-use crate::raw;
+use crate::{raw, serve};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
@@ -32,6 +32,7 @@ struct Given {
 /// Waits until this process is told what instance it is, and becomes that. `None` means that it is
 /// not needed any more.
 pub(super) fn wait(rules: &Rules, socket: OwnedFd) -> Result<Option<Entered>, Failure> {
+    let runtime = serve::runtime().doing("make ready to serve")?;
     let Some((entry, mut descriptors)) = receive::<Entry>(&socket)? else { return Ok(None) };
     let given = Given::take(&entry, &mut descriptors)?;
     let mut next = |is_there: bool, what| is_there.then(|| descriptors.next(what)).transpose();
@@ -46,7 +47,7 @@ pub(super) fn wait(rules: &Rules, socket: OwnedFd) -> Result<Option<Entered>, Fa
     }
     raw::load_filter(&rules.filter).doing("load its filter of system calls")?;
     answer(&socket, &Answer::Entered).doing("say that it has started")?;
-    Ok(Some(Entered { listener, config }))
+    Ok(Some(Entered { listener, config, runtime }))
 }
 
 impl Given {

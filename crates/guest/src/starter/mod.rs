@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tokio::runtime::Runtime;
 use types::start::{Answer, Readiness, Rules, VARIABLE};
 
 /// What has failed, and why.
@@ -50,6 +51,8 @@ impl<T> Doing<T> for io::Result<T> {
 pub(crate) struct Entered {
     pub(crate) listener: Option<OwnedFd>,
     pub(crate) config: Option<OwnedFd>,
+    /// Made while nobody waited for this process.
+    pub(crate) runtime: Runtime,
 }
 
 pub(crate) fn is_wanted() -> bool {
