@@ -35,7 +35,7 @@ BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run build hub hub-test test test-fresh bench
+.PHONY: help run build server-program guest-program hub hub-test test test-fresh bench
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -45,9 +45,15 @@ build:
 	@tools/need $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS)
 	@tools/need-rust
 	$(call section,Build (some minutes the first time))
-	@cargo build --release --locked --quiet --package holm
-	@tools/guest >/dev/null
+	@$(MAKE) --no-print-directory --jobs=$$(nproc) server-program guest-program
 	@install -m 755 target/holm-guest target/release/holm-guest
+
+# Both at once: much of either is work for one core only. Cargo gets its jobs from make.
+server-program:
+	+@cargo build --release --locked --quiet --package holm
+
+guest-program:
+	+@tools/guest >/dev/null
 
 run: build
 	$(call section,Image of sandboxes (about a minute the first time))
