@@ -1,9 +1,10 @@
 //! Descriptors of the machine do not get into instances, neither by inheritance nor by name.
 
-use crate::machine::{Machine, await_that, run};
+use crate::machine::{Machine, PATIENCE, run};
 use crate::program;
 use node::Exit;
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 
 #[test]
@@ -29,13 +30,18 @@ fn a_fork_of_the_starter_has_nothing_of_the_machine_open() {
     spec.first.listen = Some(8080);
     spec.first.config = Some(b"{}".to_vec());
     node.create(&spec).unwrap();
-    // Those that still wait to become an instance have no event loop yet.
-    let guests = || {
-        let open = children().into_iter().map(|child| open_files(&child));
-        open.filter(|open| is_guest(open)).collect::<Vec<_>>()
+    // It has closed all that it should once it answers.
+    let mut caller = node.dial(&spec.id, 8080, PATIENCE).unwrap();
+    caller.write_all(b"HEAD / HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(caller.read_to_end(&mut Vec::new()).unwrap() > 0);
+    // Those that still wait to become an instance are in no group of the node.
+    let is_in_group = |child: &String| {
+        std::fs::read_to_string(format!("/proc/{child}/cgroup"))
+            .is_ok_and(|groups| groups.contains(&machine.settings.name))
     };
-    await_that("the guest", || guests().len() == 1);
-    let open = guests();
+    let guests: Vec<_> = children().into_iter().filter(is_in_group).collect();
+    assert_eq!(guests.len(), 1);
+    let open: Vec<_> = guests.iter().map(|guest| open_files(guest)).collect();
     let passed = ["/dev/null", "/console", "socket:", "anon_inode:[event", "pipe:"];
     for file in open.iter().flatten() {
         assert!(passed.iter().any(|start| file.starts_with(start)), "{file} in {open:?}");
@@ -57,11 +63,6 @@ fn open_files(process: &str) -> Vec<String> {
     let target =
         |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
     entries.filter_map(target).map(|path| path.to_string_lossy().into_owned()).collect()
-}
-
-/// Returns true for a process with an event loop, which only guests have.
-fn is_guest(open: &[String]) -> bool {
-    open.iter().any(|file| file.contains("eventpoll"))
 }
 
 /// The working directory comes from images and tenants. In CVE-2024-21626 it named a folder that
