@@ -74,14 +74,20 @@ struct Free {
 }
 
 impl Slot {
-    /// Makes a process that waits to become the instance of this slot.
-    pub(crate) fn fork(&self, starter: &Starter) -> Result<Waiting, LaunchError> {
+    /// Makes the process that waits to become the instance of this slot. There can be one only, to
+    /// which the devices are attached.
+    fn fork(&self, starter: &Starter) -> Result<Waiting, LaunchError> {
         starter.fork(&Parts {
             network: self.network.as_fd(),
             users: self.users.as_fd(),
             devices: self.devices.as_fd(),
             output: self.console.as_fd(),
         })
+    }
+
+    /// Returns false if its process was killed, for example because the machine ran out of memory.
+    fn is_usable(&self) -> bool {
+        self.first.as_ref().is_none_or(Waiting::is_alive)
     }
 }
 
@@ -130,13 +136,20 @@ impl NetworkPool {
 
     /// Returns a ready slot, or makes one.
     pub(crate) fn take(&self) -> io::Result<Slot> {
-        let ready = {
-            let mut state = self.shared.state.lock();
-            state.quiet_until = state.quiet_until.max(Instant::now() + QUIET);
-            state.ready.pop_front()
-        };
+        self.shared.state.lock().expect_more();
+        let mut ready = self.next_ready();
+        while let Some(slot) = ready.take_if(|slot| !slot.is_usable()) {
+            let number = slot.number;
+            drop(slot);
+            self.give_back(number);
+            ready = self.next_ready();
+        }
         self.shared.changed.notify_all();
         ready.map_or_else(|| self.shared.make(), Ok)
+    }
+
+    fn next_ready(&self) -> Option<Slot> {
+        self.shared.state.lock().ready.pop_front()
     }
 
     /// Releases the number of a slot whose instance is gone.
@@ -230,6 +243,11 @@ impl Shared {
 }
 
 impl Free {
+    /// Leaves the processor to whoever takes slots now, as long as there are enough.
+    fn expect_more(&mut self) {
+        self.quiet_until = self.quiet_until.max(Instant::now() + QUIET);
+    }
+
     /// Returns how many slots must be ready even while others are being taken.
     fn least(&self, wanted: usize, now: Instant) -> usize {
         let part = wanted.div_ceil(LOW_PART);

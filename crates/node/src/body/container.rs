@@ -5,8 +5,7 @@ use crate::beginning::{Beginning, files};
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
-use crate::launch::starter::Waiting;
-use crate::launch::{Started, copy, keep};
+use crate::launch::{LaunchError, Started, copy, keep};
 use crate::mounts::Made;
 use crate::network_pool::Slot;
 use crate::shared::Shared;
@@ -116,8 +115,7 @@ fn start(
         .chain(program.map(Program::fd))
         .map(AsFd::as_fd)
         .collect();
-    let ready = slot.first.take().filter(Waiting::is_alive);
-    let waiting = ready.map_or_else(|| slot.fork(&shared.starter), Ok)?;
+    let waiting = slot.first.take().ok_or(LaunchError::Ended)?;
     Ok(waiting.enter(&entry, &descriptors)?)
 }
 

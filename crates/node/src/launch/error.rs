@@ -20,10 +20,16 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// Returns true if the external program lost the process that it had just started, before that
-    /// one could say why. This happens to `runc` once in a thousand starts, with nothing wrong.
+    /// Returns true if another try may well work: the new process was killed, or the external
+    /// program lost the process that it had just started, before that one could say why. This
+    /// happens to `runc` once in a thousand starts, with nothing wrong.
     pub(crate) fn is_by_chance(&self) -> bool {
-        matches!(self, Self::Tool { what: "create", said }
-            if said.contains("read init-p: connection reset by peer"))
+        match self {
+            Self::Ended => true,
+            Self::Tool { what: "create", said } => {
+                said.contains("read init-p: connection reset by peer")
+            }
+            _ => false,
+        }
     }
 }

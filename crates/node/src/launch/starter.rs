@@ -125,10 +125,11 @@ impl Drop for Running {
 }
 
 impl Waiting {
+    /// It says nothing while it waits. Its end of the socket closes early in its end, and its
+    /// namespaces are taken apart before it counts as ended.
     pub(crate) fn is_alive(&self) -> bool {
-        let Some(process) = &self.process else { return false };
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&process.pidfd, PollFlags::IN)], Some(&now)) == Ok(0)
+        poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&now)) == Ok(0)
     }
 
     /// Tells the process what instance it is, and returns once it is that.

@@ -50,6 +50,41 @@ fn a_start_that_runc_loses_by_chance_is_tried_once_more() {
     assert!(machine.settings.folder.join("runc-has-failed").exists());
 }
 
+/// Returns the processes that wait to become instances. They are root in user namespaces of their
+/// own, so not on the machine.
+fn waiting() -> Vec<rustix::process::Pid> {
+    use std::os::unix::fs::MetadataExt;
+    let own = format!("PPid:\t{}\n", std::process::id());
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap());
+    processes
+        .filter(|entry| entry.metadata().is_ok_and(|file| file.uid() >= 2_000_000_000))
+        .filter(|entry| {
+            // It may have ended since it was listed.
+            let status = std::fs::read_to_string(entry.path().join("status"));
+            status.is_ok_and(|status| status.contains(&own))
+        })
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(rustix::process::Pid::from_raw)
+        .collect()
+}
+
+#[test]
+fn instances_start_although_the_processes_that_waited_for_them_were_killed() {
+    let machine = Machine::new();
+    if machine.settings.backend != Backend::Direct {
+        return;
+    }
+    let node = machine.open();
+    crate::machine::await_that("waiting processes", || waiting().len() >= 4);
+    for process in waiting() {
+        // A helper may have ended since it was listed.
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    }
+    for _ in 0..6 {
+        assert_eq!(machine.outcome(&node, "exit 5").0, Exit::Code(5));
+    }
+}
+
 #[test]
 fn a_paused_instance_stands_still_takes_connections_and_goes_on() {
     let machine = Machine::new();
