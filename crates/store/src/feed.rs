@@ -11,8 +11,8 @@
 //! `n` counts the changes of that transaction, and readers stop at the *horizon*: below the oldest
 //! transaction that is still running, nothing new can appear. A follower lags by the longest
 //! writing transaction, which `statement_timeout_ms` bounds, except while a step of `migrations`
-//! runs. Transaction numbers belong to the
-//! whole cluster, so transactions in its other databases count as well.
+//! runs. Transactions in other databases of the cluster hold it back for a few polls only
+//! (`db::horizon`).
 //!
 //! A transaction that got its number early may write an object after one with a higher number has
 //! done so. The object's history would then run backwards. So `resources` keeps the revision of the

@@ -1,6 +1,7 @@
 //! Connections, transactions and the threads they run on.
 
 mod access;
+mod horizon;
 mod postgres;
 mod settings;
 mod sqlite;
@@ -53,6 +54,7 @@ impl Store {
             world,
             recent: Arc::new(Recent::new(settings.recent_changes_max)),
             committed: watch::Sender::new(0),
+            horizon: Arc::default(),
         };
         let engine = match &settings.target {
             Target::Sqlite { file } => {

@@ -1,5 +1,6 @@
 //! The threads that run transactions: what they share, and how they start.
 
+use super::horizon::Horizon;
 use crate::feed::Recent;
 use crate::{Error, KeyFile};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub(crate) struct Shared {
     pub(crate) recent: Arc<Recent>,
     /// The newest revision that a commit of this process has recorded. Each commit notifies.
     pub(super) committed: watch::Sender<i64>,
+    pub(super) horizon: Arc<Horizon>,
 }
 
 impl Shared {

@@ -21,6 +21,8 @@ pub struct Tx<'c> {
     pub(super) conn: Conn<'c>,
     pub(super) shared: &'c Shared,
     /// Revision of the next change, once one was recorded.
+    /// A horizon of the feed that was known before this transaction began.
+    horizon: i64,
     next_revision: Option<i64>,
     recorded: Recorded,
     /// The names that an object refers to, if a statement has fetched them along the way.
@@ -60,6 +62,7 @@ impl<'c> Tx<'c> {
             conn,
             shared,
             next_revision: None,
+            horizon: shared.horizon.reached(),
             recorded: Recorded::default(),
             references: None,
             broken: false,

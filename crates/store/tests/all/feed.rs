@@ -211,6 +211,33 @@ async fn a_change_that_was_held_back_is_read_after_a_commit_without_one() {
     assert_eq!(following.await.unwrap().unwrap()[0].name, "a");
 }
 
+/// Transaction numbers belong to the whole cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_in_another_database_does_not_hold_changes_back() {
+    let (place, other) = (Place::postgres(), Place::postgres());
+    let (store, elsewhere) = (place.open().await, other.open().await);
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (began, older) = std::sync::mpsc::channel();
+    let holder = tokio::spawn(async move {
+        let hold = move |tx: &mut Tx<'_>| {
+            settings::set(tx, "held", "1")?;
+            began.send(()).unwrap();
+            ended.recv().unwrap();
+            Ok::<_, Error>(())
+        };
+        elsewhere.write(hold).await.unwrap();
+    });
+    tokio::task::spawn_blocking(move || older.recv().unwrap()).await.unwrap();
+    for name in ["a", "b"] {
+        write_agent(&store, name.into()).await;
+    }
+    let seen = first(&store, 2, 0).await;
+    assert!(!holder.is_finished());
+    end.send(()).unwrap();
+    holder.await.unwrap();
+    assert_eq!(seen, all(&store, 0).await.unwrap());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_two_servers_a_follower_misses_nothing_and_sees_versions_in_order() {
     let place = Place::postgres();

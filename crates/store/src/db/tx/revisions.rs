@@ -57,18 +57,49 @@ impl Tx<'_> {
     /// Returns the revision up to which changes are no longer kept, and the horizon: no further
     /// change will ever appear below it. See the module `feed`.
     pub(crate) fn feed_bounds(&mut self) -> Result<(i64, i64), Error> {
-        let sql = match self.conn {
+        let known = self.horizon;
+        let row = match self.conn {
             Conn::Sqlite(_) => {
-                "SELECT trimmed_to, 9223372036854775807 FROM feed_origin WHERE id = 1"
+                let sql = "SELECT trimmed_to, 9223372036854775807, 0 FROM feed_origin WHERE id = 1";
+                self.find("feed_origin", sql, &[])?
             }
             Conn::Postgres(_) => {
-                "SELECT trimmed_to, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + xid_offset) << 20
-                 FROM feed_origin WHERE id = 1"
+                let sql = "SELECT trimmed_to, horizon, EXISTS (
+                               SELECT 1 FROM changes WHERE revision >= GREATEST(horizon, $1))::integer::bigint
+                           FROM (SELECT trimmed_to,
+                                        (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + xid_offset) << 20
+                                            AS horizon
+                                 FROM feed_origin WHERE id = 1) AS bounds";
+                self.find("feed_origin", sql, &[known.into()])?
             }
         };
-        let row = self.find("feed_origin", sql, &[])?;
         let row = row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?;
-        Ok((row.int(0)?, row.int(1)?))
+        let (trimmed_to, horizon, holds_back) = (row.int(0)?, row.int(1)?, row.flag(2)?);
+        if holds_back && self.shared.horizon.stands_at(horizon) {
+            self.look_beyond()?;
+        }
+        Ok((trimmed_to, horizon.max(known)))
+    }
+
+    /// Finds out what holds back changes, for later transactions: see [`Horizon`].
+    ///
+    /// A transaction that ends between the snapshot and the look at what is running is missing in
+    /// both, so what is found here is not true of this snapshot.
+    ///
+    /// [`Horizon`]: crate::db::horizon::Horizon
+    fn look_beyond(&mut self) -> Result<(), Error> {
+        let sql = "WITH running AS (
+                       SELECT backend_xid, query FROM pg_stat_activity WHERE datname = current_database())
+                   SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM running WHERE query = '<insufficient privilege>') THEN
+                       (COALESCE((SELECT MIN(number::text::bigint) FROM pg_snapshot_xip(pg_current_snapshot()) AS number
+                                  WHERE number::xid IN (SELECT backend_xid FROM running WHERE backend_xid IS NOT NULL)),
+                                 pg_snapshot_xmax(pg_current_snapshot())::text::bigint) + xid_offset) << 20 END
+                   FROM feed_origin WHERE id = 1";
+        let row = self.find("feed_origin", sql, &[])?;
+        if let Some(horizon) = row.map(|row| row.opt_int(0)).transpose()?.flatten() {
+            self.shared.horizon.reach(horizon);
+        }
+        Ok(())
     }
 
     /// Makes sure that future revisions are above `highest`. Only PostgreSQL needs this.
