@@ -14,8 +14,6 @@ pub trait Machine: Send + Sync + 'static {
     fn resume<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
     /// Hands this server's guest program to an instance that asked for it.
     fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>>;
-    /// Swaps out the memory of a paused instance. Pages come back when they are touched.
-    fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
 }
 
 #[derive(Debug, thiserror::Error)]

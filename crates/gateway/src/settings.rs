@@ -48,18 +48,9 @@ pub struct Settings {
 
     /// How long an instance may be without a visit before it is paused. `None` means it never is.
     pub standby_delay: Option<Duration>,
-    /// How long a paused instance keeps its memory. `None` means for ever.
-    pub reclaim_delay: Option<Duration>,
-    /// How many instances are checked and paused at the same time.
-    pub standby_parallel: usize,
-    /// How long the guest may take to say whether something must stay awake.
+    /// How long the guest may take to say whether something must stay awake. Only tests set another
+    /// time.
     pub health_timeout: Duration,
-    /// How many times in a row it may fail to say so before the instance is paused anyway.
-    pub health_misses_max: u32,
-    /// Attempts to wake an instance before waiting requests get an error.
-    pub wake_attempts: u32,
-    /// Pause between two of these attempts.
-    pub wake_pause: Duration,
 
     /// Grace period after the start of an instance, while its programs may still be starting. A
     /// request for a port that none of them serves yet waits that long.
@@ -131,12 +122,7 @@ impl Default for Settings {
             tool_list_bytes_max: 256 << 10,
             tool_list_request_max: 4 << 10,
             standby_delay: Some(Duration::from_secs(15)),
-            reclaim_delay: None,
-            standby_parallel: 32,
             health_timeout: Duration::from_secs(2),
-            health_misses_max: 3,
-            wake_attempts: 3,
-            wake_pause: Duration::from_millis(100),
             launch_grace: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             answer_idle: Duration::from_secs(15 * 60),

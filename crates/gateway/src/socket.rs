@@ -180,10 +180,6 @@ mod tests {
         fn give_program<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<()>> {
             Box::pin(async { Ok(()) })
         }
-
-        fn reclaim<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
-            Box::pin(async { Ok(()) })
-        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,10 +46,6 @@ impl Machine for LocalMachine {
     fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(self.hand_over_program(instance))
     }
-
-    fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
-        self.act(instance, |inner, id| inner.node.reclaim(id))
-    }
 }
 
 impl LocalMachine {

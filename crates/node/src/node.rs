@@ -78,12 +78,6 @@ impl Node {
         self.find(id)?.resume()
     }
 
-    /// Writes out or drops as much of an instance's memory as possible, which is only useful while
-    /// it is paused. Takes as long as the disk needs.
-    pub fn reclaim(&self, id: &InstanceName) -> Result<(), Error> {
-        self.find(id)?.body.reclaim().map_err(|attempt| attempt.on(id))
-    }
-
     /// Asks the first process to end, and kills it after `grace`. The instance's files and networks
     /// stay until it is destroyed.
     pub fn stop(&self, id: &InstanceName, grace: Duration) -> Result<Exit, Error> {

@@ -12,6 +12,8 @@ use types::instance::GUEST_PORT;
 
 /// Largest answer of the guest that is read, in bytes.
 const HEALTH_BYTES_MAX: usize = 64 << 10;
+/// How many times in a row the guest may fail to answer before the instance is paused anyway.
+const MISSES_MAX: u32 = 3;
 
 #[derive(Deserialize)]
 struct Health {
@@ -20,7 +22,7 @@ struct Health {
 }
 
 /// Returns whether the guest has processes that must not be paused. A guest that does not answer
-/// counts as having some, up to `health_misses_max` times in a row.
+/// counts as having some, up to [`MISSES_MAX`] times in a row.
 pub(super) async fn stays_awake(standby: &Inner, instance: &Instance) -> bool {
     let Inner { machine, settings, .. } = standby;
     let asked = ask(&**machine, settings, &instance.name);
@@ -34,7 +36,7 @@ pub(super) async fn stays_awake(standby: &Inner, instance: &Instance) -> bool {
         }
         Err(_) => {
             state.misses += 1;
-            if state.misses > settings.health_misses_max {
+            if state.misses > MISSES_MAX {
                 state.misses = 0;
                 return false;
             }

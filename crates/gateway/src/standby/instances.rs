@@ -1,7 +1,7 @@
 //! All instances of a machine.
 
 use super::instance::{Instance, Look};
-use super::phase::{Memory, Stage};
+use super::phase::Stage;
 use super::timers::Timers;
 use crate::machine::Machine;
 use crate::settings::Settings;
@@ -24,7 +24,7 @@ pub(crate) struct Inner {
     pub(super) instances: RwLock<HashMap<Arc<str>, Arc<Instance>>>,
     pub(super) waiting: WaitQueues,
     pub(super) timers: Arc<Timers>,
-    /// Limits how many instances are asked and paused at the same time.
+    /// Has a permit for each instance that may be asked and paused at the same time.
     pub(super) pausing: Arc<Semaphore>,
     /// Checks the instances that are due. It holds no `Standby` while it waits, so that it ends
     /// when the last one is dropped.
@@ -54,7 +54,7 @@ impl Standby {
             state.stage = match initial {
                 Initial::Starting => Stage::Starting,
                 Initial::Awake => Stage::Awake { visits: 0, idle_since: now },
-                Initial::Paused => Stage::Paused { since: now, memory: Memory::Held },
+                Initial::Paused => Stage::Paused,
             };
         }
         drop(state);

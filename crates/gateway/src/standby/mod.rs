@@ -35,10 +35,12 @@ use timers::Timers;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+/// How many instances are asked and paused at the same time.
+const PAUSING_MAX: usize = 32;
+
 impl Standby {
     /// Must be called within a runtime: it spawns a task that checks on the instances.
     pub(crate) fn new(settings: Arc<Settings>, machine: Arc<dyn Machine>) -> Self {
-        let parallel = settings.standby_parallel.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new_cyclic(|inner| {
             let timers = Arc::new(Timers::default());
             let checks = tokio::spawn(pause::check_when_due(inner.clone(), Arc::clone(&timers)));
@@ -48,7 +50,7 @@ impl Standby {
                 instances: RwLock::default(),
                 waiting: WaitQueues::default(),
                 timers,
-                pausing: Arc::new(Semaphore::new(parallel)),
+                pausing: Arc::new(Semaphore::new(PAUSING_MAX)),
                 _checks: AbortOnDropHandle::new(checks),
             }
         }))

@@ -3,7 +3,7 @@
 use super::health;
 use super::instance::Instance;
 use super::instances::{Inner, Standby};
-use super::phase::{Delays, Due, Memory, Phase, Stage};
+use super::phase::{Due, Phase, Stage};
 use super::timers::Timers;
 use crate::machine::MachineError;
 use std::sync::{Arc, Weak};
@@ -44,12 +44,6 @@ impl Standby {
     }
 }
 
-impl Inner {
-    fn delays(&self) -> Delays {
-        Delays { standby: self.settings.standby_delay, reclaim: self.settings.reclaim_delay }
-    }
-}
-
 pub(super) async fn check_when_due(standby: Weak<Inner>, timers: Arc<Timers>) {
     loop {
         let instance = timers.next().await;
@@ -61,21 +55,19 @@ pub(super) async fn check_when_due(standby: Weak<Inner>, timers: Arc<Timers>) {
 /// Checks an instance whose timer has just fired.
 async fn check(standby: Standby, instance: Arc<Instance>) {
     let now = Instant::now();
-    let sweep = instance.spares.sweep(now, standby.0.settings.spare_life);
-    let due = instance.state.lock().due(now, standby.0.delays(), sweep);
-    match due {
+    let settings = &standby.0.settings;
+    let sweep = instance.spares.sweep(now, settings.spare_life);
+    let due = instance.state.lock().due(now, settings.standby_delay, sweep);
+    let idle_since = match due {
         Due::Nothing => return,
         Due::Later(at) => return standby.0.timers.add(at, instance),
-        Due::Pause { .. } | Due::Reclaim => {}
-    }
+        Due::Pause { idle_since } => idle_since,
+    };
     // When many pause at once, the others wait here: the machine must not be flooded. The semaphore
     // is never closed.
     let Ok(permit) = Arc::clone(&standby.0.pausing).acquire_owned().await else { return };
     tokio::spawn(async move {
-        match due {
-            Due::Pause { idle_since } => pause_if_idle(standby, instance, idle_since).await,
-            _ => reclaim(&standby, &instance).await,
-        }
+        pause_if_idle(standby, instance, idle_since).await;
         drop(permit);
     });
 }
@@ -103,7 +95,7 @@ async fn pause(standby: Standby, instance: Arc<Instance>) -> bool {
     let paused = machine.pause(&instance.name).await;
     let now = Instant::now();
     let (stage, check_after) = match &paused {
-        Ok(()) => (Stage::Paused { since: now, memory: Memory::Held }, settings.reclaim_delay),
+        Ok(()) => (Stage::Paused, None),
         Err(MachineError::Gone) => {
             standby.forget(&instance.name);
             return false;
@@ -119,14 +111,4 @@ async fn pause(standby: Standby, instance: Arc<Instance>) -> bool {
         standby.0.schedule(&instance, now + delay);
     }
     paused.is_ok()
-}
-
-async fn reclaim(standby: &Standby, instance: &Instance) {
-    if let Err(error) = standby.0.machine.reclaim(&instance.name).await {
-        tracing::warn!(
-            instance = &*instance.name,
-            %error,
-            "the memory of a paused instance was not reclaimed"
-        );
-    }
 }

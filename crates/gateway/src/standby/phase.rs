@@ -27,16 +27,9 @@ pub(crate) enum Stage {
     Starting,
     Awake { visits: usize, idle_since: Instant },
     Pausing,
-    Paused { since: Instant, memory: Memory },
+    Paused,
     Waking,
     Gone,
-}
-
-/// Where the memory of a paused instance is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Memory {
-    Held,
-    Reclaimed,
 }
 
 #[derive(Debug)]
@@ -72,13 +65,6 @@ pub(crate) enum Due {
     Pause {
         idle_since: Instant,
     },
-    Reclaim,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Delays {
-    pub(crate) standby: Option<Duration>,
-    pub(crate) reclaim: Option<Duration>,
 }
 
 impl State {
@@ -91,7 +77,7 @@ impl State {
             Stage::Starting => Phase::Starting,
             Stage::Awake { .. } => Phase::Awake,
             Stage::Pausing => Phase::Pausing,
-            Stage::Paused { .. } => Phase::Paused,
+            Stage::Paused => Phase::Paused,
             Stage::Waking => Phase::Waking,
             Stage::Gone => Phase::Gone,
         }
@@ -103,7 +89,7 @@ impl State {
                 *visits += 1;
                 Entry::Entered
             }
-            Stage::Paused { .. } => {
+            Stage::Paused => {
                 self.stage = Stage::Waking;
                 Entry::Wake
             }
@@ -144,7 +130,7 @@ impl State {
                 self.stage = Stage::Pausing;
                 Some(Phase::Pausing)
             }
-            Stage::Paused { .. } => Some(Phase::Paused),
+            Stage::Paused => Some(Phase::Paused),
             _ => None,
         }
     }
@@ -157,24 +143,19 @@ impl State {
     }
 
     /// Decides what to do when the timer of the instance has fired. `Later` schedules it again.
-    /// `sweep` is when the oldest of its spare connections has to end.
-    pub(crate) fn due(&mut self, now: Instant, delays: Delays, sweep: Option<Instant>) -> Due {
-        let due = match &mut self.stage {
-            Stage::Awake { visits: 0, idle_since } => {
-                match delays.standby.map(|delay| *idle_since + delay) {
-                    Some(at) if at <= now => Due::Pause { idle_since: *idle_since },
-                    at => later(at, sweep),
-                }
-            }
-            Stage::Paused { since, memory: memory @ Memory::Held } => {
-                match delays.reclaim.map(|delay| *since + delay) {
-                    Some(at) if at <= now => {
-                        *memory = Memory::Reclaimed;
-                        Due::Reclaim
-                    }
-                    at => later(at, None),
-                }
-            }
+    /// `delay` is how long it may be idle before it is paused, and `sweep` is when the oldest of
+    /// its spare connections has to end.
+    pub(crate) fn due(
+        &mut self,
+        now: Instant,
+        delay: Option<Duration>,
+        sweep: Option<Instant>,
+    ) -> Due {
+        let due = match self.stage {
+            Stage::Awake { visits: 0, idle_since } => match delay.map(|delay| idle_since + delay) {
+                Some(at) if at <= now => Due::Pause { idle_since },
+                at => later(at, sweep),
+            },
             _ => later(None, sweep),
         };
         self.scheduled = matches!(due, Due::Later(_));

@@ -1,8 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const DELAYS: Delays =
-    Delays { standby: Some(Duration::from_secs(15)), reclaim: Some(Duration::from_secs(60)) };
+const DELAY: Option<Duration> = Some(Duration::from_secs(15));
 
 fn at(seconds: u64) -> Instant {
     // Any instant will do as the beginning; only distances count.
@@ -17,12 +16,12 @@ fn awake(idle_since: u64) -> State {
 #[test]
 fn a_pause_is_due_after_the_delay_and_not_before() {
     let mut state = awake(0);
-    assert_eq!(state.due(at(14), DELAYS, None), Due::Later(at(15)));
+    assert_eq!(state.due(at(14), DELAY, None), Due::Later(at(15)));
     assert!(state.scheduled);
-    assert_eq!(state.due(at(15), DELAYS, Some(at(16))), Due::Pause { idle_since: at(0) });
+    assert_eq!(state.due(at(15), DELAY, Some(at(16))), Due::Pause { idle_since: at(0) });
     assert!(!state.scheduled);
-    assert_eq!(awake(0).due(at(99), Delays { standby: None, ..DELAYS }, None), Due::Nothing);
-    assert_eq!(awake(0).due(at(1), DELAYS, Some(at(10))), Due::Later(at(10)));
+    assert_eq!(awake(0).due(at(99), None, None), Due::Nothing);
+    assert_eq!(awake(0).due(at(1), DELAY, Some(at(10))), Due::Later(at(10)));
 }
 
 #[test]
@@ -39,21 +38,13 @@ fn a_visit_wins_over_the_pause_that_was_due() {
 
 #[test]
 fn one_of_those_who_enter_wakes_it() {
-    let mut state = State::new(Stage::Paused { since: at(0), memory: Memory::Held });
+    let mut state = State::new(Stage::Paused);
     assert_eq!(
         [state.enter(), state.enter(), state.enter()],
         [Entry::Wake, Entry::Wait, Entry::Wait]
     );
     state.end(Stage::Awake { visits: 0, idle_since: at(1) });
     assert_eq!(state.enter(), Entry::Entered);
-}
-
-#[test]
-fn memory_is_reclaimed_once() {
-    let mut state = State::new(Stage::Paused { since: at(0), memory: Memory::Held });
-    assert_eq!(state.due(at(1), DELAYS, None), Due::Later(at(60)));
-    assert_eq!(state.due(at(60), DELAYS, None), Due::Reclaim);
-    assert_eq!(state.due(at(99), DELAYS, None), Due::Nothing);
 }
 
 #[test]
@@ -88,10 +79,10 @@ proptest! {
                     inside -= 1;
                     prop_assert_eq!(state.leave(now), inside == 0);
                 }
-                Event::Look => if let Due::Pause { idle_since } = state.due(now, DELAYS, None) {
+                Event::Look => if let Due::Pause { idle_since } = state.due(now, DELAY, None) {
                     prop_assert!(state.begin_pause(idle_since));
                 },
-                Event::Paused if state.phase() == Phase::Pausing => state.end(Stage::Paused { since: now, memory: Memory::Held }),
+                Event::Paused if state.phase() == Phase::Pausing => state.end(Stage::Paused),
                 Event::Woken if state.phase() == Phase::Waking => state.end(Stage::Awake { visits: 0, idle_since: now }),
                 Event::Leave | Event::Paused | Event::Woken => {}
             }

@@ -2,13 +2,17 @@
 
 use super::instance::Instance;
 use super::instances::{Inner, Standby};
-use super::phase::{Entry, Memory, Stage};
+use super::phase::{Entry, Stage};
 use crate::machine::MachineError;
 use crate::wait_queue::{Limit, WaitError};
 use crate::wire::Spares;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// Attempts to wake an instance before waiting requests get an error, and the pause between two.
+const WAKE_ATTEMPTS: u32 = 3;
+const WAKE_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
@@ -170,26 +174,26 @@ async fn wake(standby: Standby, instance: Arc<Instance>) {
             tracing::error!(instance = &*instance.name, %error, "waking failed");
             let mut state = instance.state.lock();
             state.failures += 1;
-            state.end(Stage::Paused { since: now, memory: Memory::Held });
+            state.end(Stage::Paused);
             drop(state);
             waiting.notify(&instance.name);
         }
     }
 }
 
-/// Resumes the instance, and tries again after a failure, `wake_attempts` times in all.
+/// Resumes the instance, and tries again after a failure.
 async fn resume(standby: &Inner, instance: &Instance) -> Result<(), MachineError> {
     let mut attempt = 1;
     loop {
         match standby.machine.resume(&instance.name).await {
-            Err(MachineError::Failed(error)) if attempt < standby.settings.wake_attempts => {
+            Err(MachineError::Failed(error)) if attempt < WAKE_ATTEMPTS => {
                 attempt += 1;
                 tracing::warn!(
                     instance = &*instance.name,
                     %error,
                     "waking failed and is tried again"
                 );
-                tokio::time::sleep(standby.settings.wake_pause).await;
+                tokio::time::sleep(WAKE_PAUSE).await;
             }
             end => return end,
         }

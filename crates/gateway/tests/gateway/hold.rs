@@ -86,20 +86,6 @@ async fn an_idle_sandbox_rests_and_its_next_request_wakes_it() {
     stage.machine.until_paused("box").await;
 }
 
-#[tokio::test]
-async fn memory_is_reclaimed_once_for_each_sleep() {
-    let stage = Stage::start(Settings { reclaim_delay: Some(SOON), ..settings() }).await;
-    stage.sandbox("box", &[8080]).await;
-    for sleep in 1..=3 {
-        while stage.gateway.standby().pause("box").await.is_err() {
-            tokio::task::yield_now().await;
-        }
-        stage.machine.until_reclaimed(sleep).await;
-        stage.get("/acme/sandboxes/box/").await.ok();
-    }
-    assert_eq!(stage.machine.resumes.load(Ordering::Relaxed), 3);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_that_sleep_wake_at_the_same_time() {
     let stage = Arc::new(Stage::start(settings()).await);
@@ -241,8 +227,7 @@ async fn waiting_is_bounded_in_number_and_in_time() {
 
 #[tokio::test]
 async fn a_wake_that_fails_is_tried_again_and_then_told() {
-    let stage =
-        Stage::start(Settings { wake_attempts: 3, wake_pause: Duration::ZERO, ..settings() }).await;
+    let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
     let standby = stage.gateway.standby();
     standby.pause("box").await.unwrap();

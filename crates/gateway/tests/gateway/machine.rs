@@ -14,7 +14,6 @@ use tokio::sync::watch;
 pub struct LoopbackMachine {
     ports: Mutex<HashMap<(String, u16), SocketAddr>>,
     paused: watch::Sender<HashSet<String>>,
-    reclaimed: watch::Sender<usize>,
     pub resumes: AtomicUsize,
     pub connects: AtomicUsize,
     /// How many of the next wakes fail.
@@ -35,10 +34,6 @@ impl LoopbackMachine {
     /// Makes an instance sleep without a pause by standby.
     pub fn sleep(&self, instance: &str) {
         self.paused.send_modify(|paused| assert!(paused.insert(instance.to_owned())));
-    }
-
-    pub async fn until_reclaimed(&self, times: usize) {
-        self.reclaimed.subscribe().wait_for(|done| *done == times).await.unwrap();
     }
 
     pub async fn until_paused(&self, instance: &str) {
@@ -89,14 +84,6 @@ impl Machine for LoopbackMachine {
     fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             self.given.lock().push(instance.to_owned());
-            Ok(())
-        })
-    }
-
-    fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
-        Box::pin(async move {
-            assert!(self.is_paused(instance), "memory was taken from one that runs");
-            self.reclaimed.send_modify(|done| *done += 1);
             Ok(())
         })
     }

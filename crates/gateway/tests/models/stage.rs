@@ -99,9 +99,6 @@ impl Machine for NoMachine {
     fn give_program<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(std::future::ready(Ok(())))
     }
-    fn reclaim<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
 }
 
 pub struct Stage {

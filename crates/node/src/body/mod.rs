@@ -122,10 +122,6 @@ impl Body {
         self.container().group.frozen()
     }
 
-    pub(crate) fn reclaim(&self) -> Result<(), Attempt> {
-        self.container().group.reclaim().doing("reclaim the memory of")
-    }
-
     pub(crate) fn limit_cpu(&self, millicores: u32) -> Result<(), Attempt> {
         self.container().group.limit_cpu(millicores).doing("limit the processor time of")
     }

@@ -214,14 +214,6 @@ impl Group {
         }
     }
 
-    /// Asks the kernel to write out or drop as much memory as it can.
-    pub(crate) fn reclaim(&self) -> io::Result<()> {
-        match self {
-            Self::V1 { name } => v1::reclaim(name),
-            Self::V2 { folder } => v2::reclaim(folder),
-        }
-    }
-
     /// Kills every process in the group and removes the group, also in trees where only another
     /// program made it.
     pub(crate) fn sweep(&self) -> io::Result<()> {

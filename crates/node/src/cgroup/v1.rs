@@ -198,10 +198,6 @@ pub(super) fn oom_kills(name: &Path) -> io::Result<u64> {
     read_field(&folder("memory", name).join("memory.oom_control"), "oom_kill ")
 }
 
-pub(super) fn reclaim(name: &Path) -> io::Result<()> {
-    write(folder("memory", name).join("memory.force_empty"), "0")
-}
-
 pub(super) fn kill(name: &Path) -> io::Result<()> {
     let processes = folder("freezer", name).join("cgroup.procs");
     if !processes.exists() {

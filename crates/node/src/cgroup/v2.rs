@@ -2,8 +2,8 @@
 //!
 //! Tested with a real kernel, in a tree without controllers beside version 1: making and removing
 //! groups, joining, freezing, thawing, killing, and the events of a group. Not tested with a real
-//! kernel, because no machine with controllers in this tree was at hand: limits, counters of use,
-//! and reclaiming. Those are tested with files of the documented form.
+//! kernel, because no machine with controllers in this tree was at hand: limits and counters of
+//! use. Those are tested with files of the documented form.
 //!
 //! Unlike version 1 there is no list of devices here. The user namespace, and mounts that ignore
 //! device files, keep an instance from devices.
@@ -125,15 +125,6 @@ pub(super) fn oom_kills(folder: &Path) -> io::Result<u64> {
     read_field(&folder.join("memory.events"), "oom_kill ")
 }
 
-pub(super) fn reclaim(folder: &Path) -> io::Result<()> {
-    let bytes = read_number(&folder.join("memory.current"))?;
-    match write(folder.join("memory.reclaim"), bytes.to_string()) {
-        // The kernel says this when it has freed less than it was asked to.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        other => other,
-    }
-}
-
 pub(super) fn kill(folder: &Path) -> io::Result<()> {
     if !folder.exists() {
         return Ok(());
@@ -233,8 +224,6 @@ mod tests {
         let expected =
             Usage { memory_bytes: 7_340_032, cpu_us: 81_234, processes: 3, oom_kills: 2 };
         assert_eq!(usage(folder.path()).unwrap(), expected);
-        reclaim(folder.path()).unwrap();
-        assert_eq!(text(folder.path(), "memory.reclaim"), "7340032");
         write(folder.path().join("cpu.stat"), "user_usec 1\n").unwrap();
         assert!(usage(folder.path()).is_err());
     }
