@@ -111,8 +111,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: admission::Limits { total: 16_384, share: 1024 },
-            questions: admission::Limits { total: 2048, share: 64 },
+            connections: admission::Limits { total: 16_384, share: 4096 },
+            questions: admission::Limits { total: 2048, share: 256 },
             names: 1024,
             cached_names: 4096,
             head_bytes: 64 << 10,
@@ -133,7 +133,7 @@ impl Default for Limits {
             idle: Duration::from_secs(15 * 60),
             linger: Duration::from_secs(5),
             lingering: 256,
-            unknown_wait: Duration::from_secs(5),
+            unknown_wait: Duration::from_secs(10),
             nameserver: Duration::from_secs(2),
             names_grace: Duration::from_secs(10 * 60),
         }

@@ -184,6 +184,7 @@ impl Default for Limits {
             connections: 1_024,
             questions_per_s: 1_000,
             tunnels: 256,
+            // Fewer than the configuration of a server has, since tests open many nodes.
             networks_ready: 16,
             facts_kept: 1_000_000,
             open_files: 65_536,

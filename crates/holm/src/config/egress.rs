@@ -92,7 +92,12 @@ impl WayOut {
         }
     }
 
-    pub(crate) fn pool(&self) -> Result<EgressPool, String> {
+    /// Returns the addresses that workloads may have of their own.
+    pub(crate) fn own_addresses(&self) -> Result<control::Egress, String> {
+        Ok(control::Egress { pool: self.pool()?, workspace_max: self.addresses_workspace_max })
+    }
+
+    fn pool(&self) -> Result<EgressPool, String> {
         EgressPool::read(self.addresses.iter().map(String::as_str))
     }
 

@@ -8,6 +8,7 @@ mod builds;
 mod check;
 mod egress;
 mod error;
+mod gateway;
 mod layers;
 mod load;
 mod log;
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 
 pub(crate) use builds::Builds;
 pub(crate) use error::Error;
+pub(crate) use gateway::Gateway;
 pub(crate) use layers::EXAMPLE;
 pub(crate) use load::load;
 pub(crate) use log::{Log, LogFormat};
@@ -107,6 +109,16 @@ pub(crate) struct Server {
     pub(crate) tls_key: Option<PathBuf>,
 }
 
+impl Server {
+    pub(crate) fn bodies(&self) -> control::BodyLimits {
+        control::BodyLimits {
+            total: self.bodies_bytes_max as u64,
+            workspace: self.bodies_workspace_bytes_max as u64,
+            strangers: self.bodies_strangers_bytes_max as u64,
+        }
+    }
+}
+
 /// What a server process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -163,6 +175,16 @@ pub(crate) struct Auth {
     pub(crate) oidc_client_secret: Option<String>,
 }
 
+impl Auth {
+    pub(crate) fn limits(&self) -> auth::Limits {
+        auth::Limits {
+            client_guesses_max: self.client_guesses_max,
+            client_devices_max: self.client_devices_max,
+            devices_max: self.devices_max.into(),
+        }
+    }
+}
+
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Auth").field("oidc_issuer", &self.oidc_issuer).finish_non_exhaustive()
@@ -175,6 +197,17 @@ pub(crate) struct FirstStart {
     pub(crate) admin_email: String,
     pub(crate) account: String,
     pub(crate) workspace: String,
+}
+
+impl FirstStart {
+    pub(crate) fn wishes(&self) -> auth::setup::Wishes {
+        auth::setup::Wishes {
+            email: self.admin_email.clone(),
+            account: self.account.clone(),
+            workspace: self.workspace.clone(),
+            ..auth::setup::Wishes::default()
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -235,34 +268,6 @@ pub(crate) struct Region {
     pub(crate) country: String,
     #[serde(default)]
     pub(crate) continent: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Gateway {
-    pub(crate) domains: Vec<String>,
-    pub(crate) trust_forwarded: bool,
-    pub(crate) standby: Span,
-    pub(crate) wait_timeout: Span,
-    pub(crate) waiting_max: usize,
-    pub(crate) requests_max: usize,
-    pub(crate) requests_workspace_max: usize,
-    pub(crate) requests_public_max: usize,
-    pub(crate) launch_grace: Span,
-    pub(crate) connect_timeout: Span,
-    pub(crate) answer_idle: Span,
-    pub(crate) agent_idle: Span,
-    pub(crate) agent_time: Span,
-    pub(crate) demand_repeat: Span,
-    pub(crate) request_history: Span,
-    pub(crate) sessions_max: usize,
-    pub(crate) sessions_workspace_max: usize,
-    pub(crate) tool_lists_bytes_max: usize,
-    pub(crate) tool_lists_workspace_bytes_max: usize,
-    pub(crate) tool_list_bytes_max: usize,
-    pub(crate) tool_list_request_bytes_max: u64,
-    pub(crate) socket_idle: Span,
-    pub(crate) body_bytes_max: u64,
 }
 
 /// Custom domains of users.

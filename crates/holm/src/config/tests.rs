@@ -1,3 +1,5 @@
+mod usual;
+
 use super::*;
 
 fn load_text(text: &str) -> Result<Config, Error> {
@@ -93,10 +95,6 @@ fn turns_of_heavy_work_are_as_the_settings_say() {
     assert_eq!((searches.total, searches.workspace), (7, 3));
     let s3 = config.s3.settings();
     assert_eq!((s3.heavy_max, s3.heavy_workspace_max), (9, 5));
-    let (usual, unset) = (control::S3Limits::default(), load_text("").unwrap());
-    let heavy = |limits: control::S3Limits| (limits.heavy_max, limits.heavy_workspace_max);
-    assert_eq!(heavy(unset.s3.settings()), heavy(usual));
-    assert_eq!(unset.logs.searches(), jobs::logs::SearchLimits::default());
 }
 
 #[test]

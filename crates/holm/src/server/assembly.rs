@@ -68,11 +68,7 @@ pub(crate) async fn auth(
         issuer: public_url.to_owned(),
         feed_poll: config.store.feed_poll.0,
         outside: outside(config),
-        limits: auth::Limits {
-            client_guesses_max: config.auth.client_guesses_max,
-            client_devices_max: config.auth.client_devices_max,
-            devices_max: config.auth.devices_max.into(),
-        },
+        limits: config.auth.limits(),
     };
     let auth = Auth::new(store.clone(), settings, world.clone()).await;
     auth.map_err(|source| Error::Store { act: "start authentication".into(), source })
@@ -80,13 +76,7 @@ pub(crate) async fn auth(
 
 /// Starts the store for what tasks and replicas print.
 pub(crate) fn logs(config: &Config, store: &Store) -> Logs {
-    let settings = jobs::logs::Settings {
-        task_bytes_max: config.logs.task_bytes_max,
-        replica_day_bytes_max: config.logs.replica_day_bytes_max,
-        workspace_day_bytes_max: config.logs.workspace_day_bytes_max,
-        keep: config.logs.keep.0,
-    };
-    Logs::start(store.clone(), settings)
+    Logs::start(store.clone(), config.logs.settings())
 }
 
 /// Returns the outside sign-in provider, if one is configured. The check of the settings makes sure
@@ -124,11 +114,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         },
         quotas: quotas(config),
         bill: bill(&config.meter),
-        bodies: control::BodyLimits {
-            total: config.server.bodies_bytes_max as u64,
-            workspace: config.server.bodies_workspace_bytes_max as u64,
-            strangers: config.server.bodies_strangers_bytes_max as u64,
-        },
+        bodies: config.server.bodies(),
         streams: control::StreamLimits {
             total: config.server.streams_max as u64,
             workspace: config.server.streams_workspace_max as u64,
@@ -143,13 +129,10 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         template_copies: config.objects.template_copies(config.snapshots.offload_after.0),
         s3: config.s3.settings(),
         log_searches: config.logs.searches(),
-        egress: control::Egress {
-            pool: config.egress.pool().map_err(|message| Error::Start {
-                act: "use egress.addresses".to_owned(),
-                message,
-            })?,
-            workspace_max: config.egress.addresses_workspace_max,
-        },
+        egress: config
+            .egress
+            .own_addresses()
+            .map_err(|message| Error::Start { act: "use egress.addresses".to_owned(), message })?,
         models: config.models.asking(),
     })
 }

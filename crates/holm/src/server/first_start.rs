@@ -80,11 +80,8 @@ pub(crate) async fn make(
 ) -> Result<Option<Made>, Error> {
     let file = &Kept::of(&config.data.folder);
     let wishes = Wishes {
-        email: config.first_start.admin_email.clone(),
-        account: config.first_start.account.clone(),
-        workspace: config.first_start.workspace.clone(),
         region: config.placement.regions.first().map(|region| region.name.clone()),
-        ..Wishes::default()
+        ..config.first_start.wishes()
     };
     let failed = |error: auth::Error| Error::Start {
         act: "set up the first account".into(),

@@ -351,41 +351,12 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
 }
 
 fn gateway_settings(config: &Config, urls: &Urls) -> Result<gateway::Settings, Error> {
-    let wishes = &config.gateway;
     let models = config.models.settings();
     let models = models.map_err(Error::io("read models.authorities".to_owned()))?;
     Ok(gateway::Settings {
         domains: own_names(config, urls),
         content_url: urls.content.clone(),
-        trust_forwarded: wishes.trust_forwarded,
-        open: admission::Limits {
-            total: wishes.requests_max as u64,
-            share: wishes.requests_workspace_max as u64,
-        },
-        open_public_max: wishes.requests_public_max as u64,
-        waiting_max: wishes.waiting_max,
-        wait_timeout: wishes.wait_timeout.0,
-        standby_delay: Some(wishes.standby.0).filter(|delay| !delay.is_zero()),
-        launch_grace: wishes.launch_grace.0,
-        connect_timeout: wishes.connect_timeout.0,
-        answer_idle: wishes.answer_idle.0,
-        agent_idle: wishes.agent_idle.0,
-        agent_time: wishes.agent_time.0,
-        demand_repeat: wishes.demand_repeat.0,
-        request_history: wishes.request_history.0,
-        sessions: admission::Limits {
-            total: wishes.sessions_max as u64,
-            share: wishes.sessions_workspace_max as u64,
-        },
-        tool_lists: admission::Limits {
-            total: wishes.tool_lists_bytes_max as u64,
-            share: wishes.tool_lists_workspace_bytes_max as u64,
-        },
-        tool_list_bytes_max: wishes.tool_list_bytes_max,
-        tool_list_request_max: wishes.tool_list_request_bytes_max,
-        body_max: wishes.body_bytes_max,
-        socket_idle: wishes.socket_idle.0,
-        models,
-        ..gateway::Settings::default()
+        docs_url: format!("{}{}", urls.public, api::EDGE_ERRORS),
+        ..config.gateway.settings(models)
     })
 }

@@ -53,7 +53,7 @@ impl Settings {
     pub fn new(folder: PathBuf) -> Self {
         Self {
             folder,
-            sources_bytes_max: 2 * GIB,
+            sources_bytes_max: GIB,
             unpacked_bytes_max: 8 * GIB,
             sources_entries_max: 200_000,
             sources_ratio_max: 200,
