@@ -218,6 +218,58 @@ fn numbers_that_no_machine_has_room_for_are_refused() {
     assert!(load_text("store.connections = 1024\nstore.waiting_max = 1048576").is_ok());
 }
 
+/// Uses the list of known keys, so that a new number cannot be forgotten.
+#[test]
+fn every_number_has_bounds() {
+    // What zero means for these; for all others it is no value.
+    let zero = [
+        ("server.threads", "one for each core"),
+        ("server.busy_poll_us", "a thread sleeps at once"),
+        ("meter.budgets_max", "no budgets"),
+        ("gateway.body_bytes_max", "no limit"),
+        ("node.ready", "nothing is prepared"),
+        ("node.memory_mb", "what the machine has"),
+        ("node.processes_max", "what the machine has"),
+        ("node.disks_max", "no disks of limited size"),
+        ("node.disk_mb", "half of what is free"),
+        ("node.volume_mb", "a quarter of what is free"),
+        ("node.drive_mb", "an eighth of a workspace's volumes"),
+        ("images.disk_mb", "a quarter of what is free"),
+        ("registry.disk_mb", "a quarter of what is free"),
+        ("registry.keep_tags", "all tags"),
+        ("objects.retries", "none"),
+        ("jobs.slots", "no tasks here"),
+        ("jobs.call_slots", "no calls from here"),
+        ("jobs.open_public_max", "none for strangers"),
+        ("jobs.lost_attempts_max", "a task that is lost has failed"),
+        ("egress.cached_names_max", "names are always asked for"),
+        ("models.retry_percent", "no retries"),
+        ("models.output_tokens_max", "nothing is assumed"),
+        ("models.cache_bytes_max", "no cache"),
+        ("models.cache_workspace_bytes_max", "no cache"),
+        ("models.cache_answer_bytes_max", "no cache"),
+        ("log.refusals_per_second", "only how many there were"),
+    ];
+    let mut wrong = Vec::new();
+    for key in known_keys().into_iter().filter(|key| usual(key).is_integer()) {
+        let is_refused = |value: i64| {
+            let error = load_text(&format!("{key} = {value}")).err();
+            let said = error.map_or_else(String::new, |error| error.to_string());
+            said.contains(&format!("`{key}`")) && said.contains("holm.toml:1")
+        };
+        // A quota of zero forbids the kind.
+        let may_be_zero =
+            key.starts_with("limits.quotas.") || zero.iter().any(|(name, _)| key == *name);
+        if is_refused(0) == may_be_zero {
+            wrong.push(format!("{key} = 0"));
+        }
+        if !is_refused(i64::MAX) {
+            wrong.push(format!("{key} = {}", i64::MAX));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn unknown_sections_are_refused_even_if_empty() {
     refused("[server]\n[nosuch]", &["holm.toml:2", "`nosuch`"]);
@@ -227,7 +279,7 @@ fn unknown_sections_are_refused_even_if_empty() {
 
 #[test]
 fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
-    // Lists and texts may be empty, and these numbers and times may be zero.
+    // These lists and texts may be empty, and these times may be zero.
     let free = [
         "deployments.extra_idle",
         "deployments.last_idle",
@@ -236,22 +288,16 @@ fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
         "builder.network",
         "builder.inside",
         "builder.sandbox_images",
-        "registry.disk_mb",
-        "registry.keep_tags",
     ];
-    let gateway = ["agent_idle", "agent_time", "demand_repeat", "sessions_max"]
-        .map(|key| format!("gateway.{key}"));
+    let gateway = ["agent_idle", "agent_time", "demand_repeat"].map(|key| format!("gateway.{key}"));
     let sections = ["deployments.", "snapshots.", "s3.", "builds.", "builder.", "registry."];
     let limits = known_keys()
         .into_iter()
         .filter(|key| sections.iter().any(|section| key.starts_with(section)))
         .chain(gateway)
-        .filter(|key| !free.contains(&key.as_str()));
-    let defaults: toml::Table = EXAMPLE.parse().unwrap();
+        .filter(|key| !free.contains(&key.as_str()) && !usual(key).is_integer());
     for key in limits {
-        let (section, name) = key.split_once('.').unwrap();
-        let nothing = match &defaults[section][name] {
-            toml::Value::Integer(_) => "0",
+        let nothing = match usual(&key) {
             toml::Value::String(text) if text.parse::<Span>().is_ok() => "\"0s\"",
             _ => "\"\"",
         };
@@ -383,6 +429,12 @@ fn known_keys() -> Vec<String> {
         }
     }
     keys
+}
+
+/// Returns the default of a key.
+fn usual(key: &str) -> toml::Value {
+    let all: toml::Value = EXAMPLE.parse::<toml::Table>().unwrap().into();
+    key.split('.').fold(all, |value, name| value[name].clone())
 }
 
 #[test]
