@@ -18,4 +18,4 @@ pub use crate::http::long_request::LongRequest;
 pub use crate::http::malformed::{LogsRule, Malformed, MetricsRule, ModelUsageRule};
 pub use crate::http::serve::{addresses, router, webhooks};
 pub use app::App;
-pub use openapi::document;
+pub use openapi::{EDGE_ERRORS, document};

@@ -34,6 +34,14 @@ pub(crate) async fn style() -> Response {
     text("text/css", include_str!("openapi/page.css"))
 }
 
+/// Where this server explains the errors of the edge, which link here.
+pub const EDGE_ERRORS: &str = "/v0/docs/edge-errors";
+
+/// Answers as plain text, which every browser and program can show.
+pub(crate) async fn edge_errors() -> Response {
+    text("text/plain; charset=utf-8", include_str!("../../../docs/edge-errors.md"))
+}
+
 /// Generates the document for this version of the program.
 pub fn document() -> Value {
     let mut generator = types::schema::generator();

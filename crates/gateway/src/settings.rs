@@ -110,7 +110,7 @@ impl Default for Settings {
             domains: vec!["localhost".into()],
             content_url: "http://localhost".into(),
             trust_forwarded: false,
-            docs_url: "docs/edge-errors.md".into(),
+            docs_url: "http://localhost/v0/docs/edge-errors".into(),
             open: Limits { total: 20_000, share: 5_000 },
             open_public_max: 4_000,
             waiting_max: 1024,

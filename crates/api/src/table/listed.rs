@@ -13,13 +13,14 @@ use control::builds::UPLOADS_PATH;
 /// The addresses of triggers. Only the store knows which `trigger` a path names.
 pub(crate) const TRIGGERS: [&str; 2] = ["/{workspace}/{trigger}", "/run/{workspace}/{trigger}"];
 
-/// The OpenAPI document, and the page to try it out.
+/// The OpenAPI document with the page to try it out, and the page that explains errors of the edge.
 pub(crate) fn documents() -> Listed<()> {
     Listed::new()
         .get("/v0/openapi.json", openapi::served)
         .get("/v0/docs", openapi::page)
         .get("/v0/docs/page.js", openapi::script)
         .get("/v0/docs/page.css", openapi::style)
+        .get(openapi::EDGE_ERRORS, openapi::edge_errors)
 }
 
 /// The address for uploading sources. The secret in it is the only credential.

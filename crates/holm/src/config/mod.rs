@@ -319,6 +319,15 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
+    pub(crate) fn settings(&self) -> jobs::logs::Settings {
+        jobs::logs::Settings {
+            task_bytes_max: self.task_bytes_max,
+            replica_day_bytes_max: self.replica_day_bytes_max,
+            workspace_day_bytes_max: self.workspace_day_bytes_max,
+            keep: self.keep.0,
+        }
+    }
+
     pub(crate) fn searches(&self) -> jobs::logs::SearchLimits {
         jobs::logs::SearchLimits {
             total: self.searches_max,

@@ -76,6 +76,10 @@ fn a_disabled_sandbox_answers_nothing_and_is_as_it_was_afterwards() {
     assert_eq!(off["status"], "DEACTIVATED");
     let (status, refused) = client.ask("GET", "/main/sandboxes/rested/health", None).unwrap();
     assert_eq!((status, &refused["error"]["code"]), (404, &json!("WORKLOAD_UNAVAILABLE")));
+    // The error links to where this server explains it.
+    let link = refused["error"]["docs_url"].as_str().unwrap();
+    let explained = client.done("GET", link.strip_prefix(&client.base).unwrap(), None);
+    assert!(explained.as_str().unwrap().contains("\n## WORKLOAD_UNAVAILABLE\n"), "{link}");
     client.done("PUT", "/v0/sandboxes/rested", Some(&body("rested", &json!({"enabled": true}))));
     assert_eq!(client.run("rested", "cat /tmp/file"), "kept\n");
     assert_eq!(client.get("rested")["status"], "DEPLOYED");

@@ -131,6 +131,7 @@ fn others() -> Vec<Case> {
         case(get(), "/v0/docs", JSON, ""),
         case(get(), "/v0/docs/page.js", JSON, ""),
         case(get(), "/v0/docs/page.css", JSON, ""),
+        case(get(), "/v0/docs/edge-errors", JSON, ""),
     ]
 }
 
