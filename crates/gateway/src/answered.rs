@@ -1,6 +1,9 @@
 //! The parts of the sandbox API that the server answers itself, because root inside a sandbox must
 //! not decide them.
 
+pub(crate) mod drives;
+pub(crate) mod tunnels;
+
 use crate::body::Body;
 use crate::problem::Problem;
 use crate::wire::BoxError;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
+use types::KindName;
 
 pub(crate) struct Hold {
     pub(crate) right: Right,
@@ -43,6 +44,16 @@ pub(crate) enum End {
     /// The request would be refused if it came now, for this reason.
     Revoked(Problem),
     OutOfTime(Duration),
+}
+
+impl End {
+    /// Returns what the caller is told if there was no answer yet.
+    pub(crate) fn into_problem(self, kind: KindName) -> Problem {
+        match self {
+            Self::OutOfTime(limit) => Problem::OutOfTime { kind, limit },
+            Self::Revoked(why) => why,
+        }
+    }
 }
 
 impl Hold {

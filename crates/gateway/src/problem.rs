@@ -4,7 +4,6 @@ mod response;
 
 use crate::address::BadAddress;
 use crate::guard::Refused;
-use crate::hold::End;
 use crate::models::{ModelProblem, Stopped};
 use crate::standby::EnterError;
 use crate::wire::Unanswered;
@@ -261,14 +260,6 @@ const BROKEN: Page = page(
 );
 
 impl Problem {
-    /// Returns the problem for an exchange that ended before there was an answer.
-    pub(crate) fn ended(end: End, kind: KindName) -> Self {
-        match end {
-            End::OutOfTime(limit) => Self::OutOfTime { kind, limit },
-            End::Revoked(why) => why,
-        }
-    }
-
     fn page(&self) -> &'static Page {
         match self {
             Self::NoRoute => &NO_ROUTE,

@@ -1,11 +1,11 @@
 //! The way of one request through the data plane: who may pass, where it goes, and its answer.
 
 use crate::address::{Address, BadAddress, Endpoint};
-use crate::answered::{self, Answered};
+use crate::answered::{self, Answered, drives, tunnels};
 use crate::body::Body;
 use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
-use crate::drives::{Asked, Drives};
+use crate::drives::Drives;
 use crate::exchange::{Answer, Ask};
 use crate::hold::{Hold, Time};
 use crate::inner::Inner;
@@ -15,7 +15,7 @@ use crate::settings::ExchangeLimits;
 use crate::standby::Visit;
 use crate::timing::Timing;
 use crate::traffic::Turn;
-use crate::tunnels::{self, Tunnels};
+use crate::tunnels::Tunnels;
 use crate::wire::{BodyFaults, BodyRules, BoxError, LastSent, RequestBody, Wire};
 use crate::{headers, revocation, rewrite, socket, tool_lists};
 use admission::Connection;
@@ -125,7 +125,7 @@ impl Inner {
         let (answer, turn) = tokio::select! {
             biased;
             answer = answered => answer?,
-            end = hold.end() => return Err(Problem::ended(end, kind)),
+            end = hold.end() => return Err(end.into_problem(kind)),
         };
         hold.turn = turn;
         let mut response = self.response(answer, client, hold, limits)?;
@@ -160,8 +160,8 @@ impl Inner {
         Ok(Hold { _of_stranger: of_stranger, ..Hold::new(right, busy, permit) })
     }
 
-    fn drives(&self, head: &Head, to: &Destination) -> Option<(Asked, Arc<dyn Drives>)> {
-        let asked = Asked::read(&head.method, to.target.path())?;
+    fn drives(&self, head: &Head, to: &Destination) -> Option<(drives::Asked, Arc<dyn Drives>)> {
+        let asked = drives::Asked::read(&head.method, to.target.path())?;
         Some((asked, self.context.drives.get()?.upgrade()?))
     }
 
@@ -200,7 +200,7 @@ impl Inner {
         let mut response = tokio::select! {
             biased;
             response = Box::pin(answered) => response?,
-            end = hold.end() => return Err(Problem::ended(end, kind)),
+            end = hold.end() => return Err(end.into_problem(kind)),
         };
         rewrite::response_headers(response.headers_mut(), to, timing);
         Ok(response)

@@ -1,12 +1,15 @@
+use super::asking::PATH;
 use super::message::{Id, only_message, result_of};
 use super::*;
 use crate::traffic::Traffic;
 use admission::{Limits, Pool};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use proptest::prelude::*;
 use std::sync::Arc;
+use types::KindName;
 use types::edge::{Scale, Serving, WorkloadRoute};
 use types::ids::{ResourceId, WorkspaceId};
 

@@ -133,7 +133,7 @@ impl Inner {
         let mut response = tokio::select! {
             biased;
             response = answered => response?,
-            end = hold.end() => return Err(Problem::ended(end, KindName::Model)),
+            end = hold.end() => return Err(end.into_problem(KindName::Model)),
         };
         response.body_mut().keep(hold);
         Ok(response)

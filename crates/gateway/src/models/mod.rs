@@ -12,6 +12,7 @@
 //! answer    an answer as it passes; `answer_head` writes its head
 //! account   what a call used, counted however the call ends
 //! entry     what the log of the model gets of it, `redact` what it must not get
+//! logged    makes the entry of a call
 //! served    a model, with everything that is derived from its route once
 //! upstream  connections to providers
 //! outside   requests that the management side makes to services on the internet
@@ -36,6 +37,7 @@ mod failed;
 mod failure;
 mod hooks;
 mod log;
+mod logged;
 mod outside;
 mod patterns;
 mod plan;

@@ -2,8 +2,8 @@
 
 use super::http1::Http1;
 use super::request_body::RequestBody;
+use super::reusable::Reusable;
 use super::silence::{LastSent, Silence};
-use super::spares::Reusable;
 use crate::settings::Settings;
 use bytes::Bytes;
 use http::{Request, Response};

@@ -1,19 +1,12 @@
 //! Connections that wait for the next request.
 
 use super::connection::Wire;
+use super::reusable::Reusable;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::runtime::{self, Handle};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
-
-/// A connection that can carry one request after another.
-pub(crate) trait Reusable {
-    /// Returns where its socket is watched.
-    fn runtime(&self) -> runtime::Id;
-    /// Returns whether another request can be sent.
-    fn is_free(&mut self) -> bool;
-}
 
 /// Connections, each with a note of its owner. The one that waits longest comes first.
 pub(crate) struct Queue<C, N>(VecDeque<Spare<C, N>>);
@@ -107,6 +100,7 @@ impl Spares {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::runtime;
 
     const LIFE: Duration = Duration::from_secs(60);
 
