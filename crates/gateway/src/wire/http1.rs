@@ -4,7 +4,7 @@
 //! the connection at once.
 
 use super::request_body::BoxError;
-use super::spares::Reusable;
+use super::reusable::Reusable;
 use super::wakes::Wakes;
 use admission::{BeforeAnswer, Bounded};
 use bytes::Bytes;
