@@ -48,7 +48,7 @@ fn write(
 ) -> Result<u64, Error> {
     let header = Header {
         format: archive::FORMAT,
-        schema: migrations::newest(),
+        schema: migrations::applied(tx)?,
         made_at: tx.world().now().ms(),
         revision: tx.highest_revision()?,
         seal_keys: rotation::used_keys(tx)?,

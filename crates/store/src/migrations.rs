@@ -128,12 +128,27 @@ pub(crate) fn newest() -> i64 {
     ALL.last().map_or(0, |migration| migration.number)
 }
 
+/// Returns the number of the newest step that a database has.
+pub(crate) fn applied(tx: &mut Tx<'_>) -> Result<i64, Error> {
+    let sql = "SELECT COALESCE(MAX(number), 0) FROM migrations";
+    tx.find("migrations", sql, params![])?.map_or(Ok(0), |row| row.int(0))
+}
+
+/// Refuses a database that another release uses, for those who only read beside its server: they
+/// must not change its schema, and would misread another one.
+pub(crate) fn require_current(tx: &mut Tx<'_>) -> Result<(), Error> {
+    match (applied(tx)?, newest()) {
+        (theirs, ours) if theirs == ours => Ok(()),
+        (theirs, ours) => Err(Error::Unusable(format!(
+            "the database has schema {theirs} and this program {ours}: do this with the release that the server runs"
+        ))),
+    }
+}
+
 /// Applies the missing steps. Refuses a database that a newer program has changed.
 pub(crate) fn run(tx: &mut Tx<'_>) -> Result<(), Error> {
     tx.batch("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)")?;
-    let newest_applied =
-        tx.find("migrations", "SELECT COALESCE(MAX(number), 0) FROM migrations", params![])?;
-    let applied = newest_applied.map_or(Ok(0), |row| row.int(0))?;
+    let applied = applied(tx)?;
     if applied > newest() {
         return Err(Error::Unusable(format!(
             "the database has schema {applied} and this program knows {} at most: start the newer release",

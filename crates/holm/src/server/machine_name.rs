@@ -11,6 +11,8 @@ pub(super) const NODE_FOLDER: &str = "node";
 /// File with the name, made at the first start.
 const FILE: &str = "machine";
 const CHARACTERS: usize = 8;
+/// Where the control groups are that are named after machines: here, or in trees below.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 /// Returns the name of this machine. It is made once and kept with the data.
 pub(super) fn read(data: &Path, world: &World) -> Result<String, Error> {
@@ -26,12 +28,51 @@ pub(super) fn read(data: &Path, world: &World) -> Result<String, Error> {
             let name = world.random_text(CHARACTERS);
             // Written before anything is named after it, since the next start uses it to find what
             // is left.
-            files::replace(&file, Readers::Anyone, name.as_bytes())
-                .map_err(Error::io(format!("write {}", file.display())))?;
+            write(data, &name)?;
             Ok(name)
         }
         Err(error) => Err(Error::io(format!("read {}", file.display()))(error)),
     }
+}
+
+/// Returns whether a data folder has a name.
+pub(crate) fn is_given(data: &Path) -> bool {
+    data.join(FILE).exists()
+}
+
+pub(crate) fn write(data: &Path, name: &str) -> Result<(), Error> {
+    let file = data.join(FILE);
+    files::replace(&file, Readers::Anyone, name.as_bytes())
+        .map_err(Error::io(format!("write {}", file.display())))
+}
+
+/// Chooses the machine whose place a new one takes, out of those that a restored database knows:
+/// rows name machines, so only a server of the same name runs again what a lost one ran. The error
+/// says what to do.
+pub(crate) fn choose(known: &[String], wanted: Option<&str>) -> Result<Option<String>, String> {
+    match (wanted, known) {
+        (None, []) => Ok(None),
+        (None, [only]) => Ok(Some(only.clone())),
+        (None, [_, ..]) => Err(format!(
+            "the backup knows several machines: choose the one whose place this one takes with \
+             `--machine NAME`. They are, those seen last first: {}",
+            known.join(", ")
+        )),
+        (Some(wanted), _) if known.iter().any(|name| name == wanted) => Ok(Some(wanted.to_owned())),
+        (Some(wanted), _) => Err(format!(
+            "the backup knows no machine `{wanted}`; its machines, those seen last first: {}",
+            known.join(", ")
+        )),
+    }
+}
+
+/// Returns whether a server of this name runs on this machine, or something that it started.
+pub(crate) fn is_in_use(name: &str) -> bool {
+    let group = format!("holm-{name}");
+    let root = Path::new(CONTROL_GROUPS);
+    let trees = std::fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
+    root.join(&group).exists()
+        || trees.map(|tree| tree.path()).any(|tree| tree.join(&group).exists())
 }
 
 fn lost(data: &Path, how: &str) -> Error {
@@ -70,5 +111,20 @@ mod tests {
         }
         fs::write(&file, format!("{name}\n")).unwrap();
         assert_eq!(read(data.path(), &world).unwrap(), name);
+    }
+
+    #[test]
+    fn a_machine_of_several_is_chosen_by_its_name() {
+        let [one, two] = ["one", "two"].map(str::to_owned);
+        let both = [two.clone(), one.clone()];
+        assert_eq!(choose(&[], None), Ok(None));
+        assert_eq!(choose(std::slice::from_ref(&one), None), Ok(Some(one.clone())));
+        assert_eq!(choose(&both, Some("two")), Ok(Some(two)));
+        for (known, wanted) in
+            [(&both[..], None), (&both[..], Some("three")), (&[][..], Some("one"))]
+        {
+            let told = choose(known, wanted).unwrap_err();
+            assert!(known.iter().all(|name| told.contains(name.as_str())), "{told}");
+        }
     }
 }

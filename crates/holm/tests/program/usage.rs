@@ -16,7 +16,7 @@ use types::{Timestamp, World};
 const JANUARY: [&str; 4] = ["--from", "2025-01-01", "--to", "2025-02-01"];
 
 /// Works on the database of a stopped server.
-fn with_database<T: Send + 'static>(
+pub(crate) fn with_database<T: Send + 'static>(
     folder: &Path,
     mut work: impl FnMut(&mut Tx<'_>) -> Result<T, store::Error> + Send + 'static,
 ) -> T {

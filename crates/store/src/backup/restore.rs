@@ -11,12 +11,13 @@ use types::World;
 const REPORT_EVERY: u64 = 1000;
 
 impl Store {
-    /// Restores an archive into an empty database of either kind. Writes all of it or nothing.
-    /// Returns the number of restored rows.
+    /// Restores an archive into an empty database of either kind. Writes all of it or nothing;
+    /// `accept` sees the restored rows and may refuse them. Returns the number of restored rows.
     pub async fn restore(
         settings: Settings,
         world: World,
         file: &Path,
+        mut accept: impl FnMut(&mut Tx<'_>) -> Result<(), Error> + Send + 'static,
         mut progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<(Self, u64), Error> {
         let header = verify(file)?;
@@ -24,7 +25,11 @@ impl Store {
         let store = Self::open(settings, world).await?;
         store.take_keys(&header)?;
         let file = file.to_owned();
-        let rows = store.write(move |tx| load(tx, &file, &mut progress)).await?;
+        let restore = move |tx: &mut Tx<'_>| {
+            let rows = load(tx, &file, &mut progress)?;
+            accept(tx).map(|()| rows)
+        };
+        let rows = store.write(restore).await?;
         Ok((store, rows))
     }
 

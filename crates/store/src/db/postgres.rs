@@ -43,7 +43,11 @@ impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
         let mut connector = Connector::new(url, settings)?;
         let mut link = connector.connect_first()?;
-        migrate(&mut link, shared)?;
+        if settings.reads_beside {
+            require_current(&mut link, shared)?;
+        } else {
+            migrate(&mut link, shared)?;
+        }
         follow_history(&mut link, shared)?;
         let (mut first, outage) = (Some(link), Outage::default());
         let (queue, inbox) = crossbeam_channel::bounded::<Queued>(settings.waiting_max);
@@ -60,6 +64,13 @@ impl Engine {
     pub(super) fn submit(&self, access: Access, job: Job) -> Result<(), Error> {
         self.queue.try_send((access, job)).map_err(|_| Error::Busy { limit: self.waiting_max })
     }
+}
+
+fn require_current(link: &mut Link, shared: &Shared) -> Result<(), Error> {
+    link.begin(Access::Read);
+    let checked = migrations::require_current(&mut Tx::new(Conn::Postgres(link), shared));
+    link.rollback()?;
+    checked
 }
 
 /// Brings the schema up to date, however long that takes: a step may copy a large table.

@@ -50,8 +50,8 @@ pub struct Settings {
     /// the system. Used if the connection string has `sslmode=require` or stricter; then the
     /// certificate is always checked.
     pub root_certificates: Option<PathBuf>,
-    /// True to only read, while another process may have the SQLite file open: for the backup of a
-    /// running server.
+    /// True to only read beside a running server, as for its backup: a SQLite file may be open in
+    /// another process, and the schema must be this program's, since it is not changed.
     pub reads_beside: bool,
 }
 

@@ -36,6 +36,8 @@ impl Engine {
         let (writes, inbox) = crossbeam_channel::bounded(settings.waiting_max);
         let lock = if settings.reads_beside {
             must_exist(file)?;
+            let reader = connect(file, READER_CACHE_KIB)?;
+            migrations::require_current(&mut Tx::new(Conn::Sqlite(&reader), shared))?;
             None
         } else {
             let lock = lock(file)?;

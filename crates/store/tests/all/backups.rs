@@ -1,7 +1,7 @@
 //! Backups, tested by restoring them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::common::{Place, agent, workspace};
+use crate::common::{Place, agent, on_both, workspace};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn moves(from: Place, to: Place) {
     assert_eq!(reports.lock().unwrap().last().unwrap().rows, rows);
     backup::verify(&file).unwrap();
     let (target, restored) =
-        Store::restore(to.settings.clone(), to.world(), &file, |_| {}).await.unwrap();
+        Store::restore(to.settings.clone(), to.world(), &file, |_| Ok(()), |_| {}).await.unwrap();
     assert_eq!(restored, rows);
     assert_eq!(format!("{:?}", all(&target).await), format!("{:?}", all(&source).await));
     for stored in all(&target).await {
@@ -95,7 +95,7 @@ async fn moves(from: Place, to: Place) {
     target.write(move |tx| resources::update(tx, made.clone())).await.unwrap();
     assert_eq!(follower.next().await.unwrap().len(), 1);
     drop((target, follower));
-    let again = Store::restore(to.settings.clone(), to.world(), &file, |_| {});
+    let again = Store::restore(to.settings.clone(), to.world(), &file, |_| Ok(()), |_| {});
     assert!(again.await.err().unwrap().to_string().contains("not empty"));
 }
 
@@ -122,10 +122,10 @@ async fn a_backup_whose_keys_are_missing_is_refused() {
     fill(&source).await;
     let file = from.folder().join("backup");
     source.backup(&file, false, |_| {}).await.unwrap();
-    let refused = Store::restore(to.settings.clone(), to.world(), &file, |_| {}).await;
+    let refused = Store::restore(to.settings.clone(), to.world(), &file, |_| Ok(()), |_| {}).await;
     assert!(refused.err().unwrap().to_string().contains("key file"));
     fs::copy(&from.settings.key_file, &to.settings.key_file).unwrap();
-    Store::restore(to.settings.clone(), to.world(), &file, |_| {}).await.unwrap();
+    Store::restore(to.settings.clone(), to.world(), &file, |_| Ok(()), |_| {}).await.unwrap();
 }
 
 #[tokio::test]
@@ -143,7 +143,43 @@ async fn a_damaged_or_newer_backup_writes_nothing() {
         whole.replacen("\"schema\":", "\"schema\":99", 1),
     ] {
         fs::write(&file, damaged).unwrap();
-        assert!(Store::restore(to.settings.clone(), to.world(), &file, |_| {}).await.is_err());
+        assert!(
+            Store::restore(to.settings.clone(), to.world(), &file, |_| Ok(()), |_| {})
+                .await
+                .is_err()
+        );
     }
     assert!(fs::read_dir(to.folder()).unwrap().next().is_none());
 }
+
+#[tokio::test]
+async fn rows_that_are_not_accepted_are_not_kept() {
+    let (from, to) = (Place::sqlite(), Place::sqlite());
+    let source = from.open().await;
+    fill(&source).await;
+    let file = from.folder().join("backup");
+    source.backup(&file, true, |_| {}).await.unwrap();
+    let refuse = |tx: &mut Tx<'_>| {
+        let value = settings::get(tx, "a")?;
+        Err(Error::Unusable(format!("refused with {value:?}")))
+    };
+    let refused = Store::restore(to.settings.clone(), to.world(), &file, refuse, |_| {}).await;
+    assert!(refused.err().unwrap().to_string().contains("line"));
+    Store::restore(to.settings.clone(), to.world(), &file, |_| Ok(()), |_| {}).await.unwrap();
+}
+
+async fn a_reader_beside_another_release_is_refused_and_changes_nothing(place: Place) {
+    place.open().await;
+    let mut beside = place.settings.clone();
+    beside.reads_beside = true;
+    let open = || Store::open(beside.clone(), place.world());
+    open().await.unwrap();
+    // As the release before this one left it.
+    place.sql("DELETE FROM migrations WHERE number = (SELECT MAX(number) FROM migrations)");
+    for _ in 0..2 {
+        let refused = open().await.err().unwrap().to_string();
+        assert!(refused.contains("the release that the server runs"), "{refused}");
+    }
+}
+
+on_both!(a_reader_beside_another_release_is_refused_and_changes_nothing);
