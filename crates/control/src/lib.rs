@@ -66,6 +66,7 @@ pub use control::Control;
 pub use egress::EgressPool;
 pub use error::Error;
 pub use missing::Missing;
+pub use servers::known_machines;
 pub use settings::{
     Bill, BodyLimits, Deployments, Egress, Models, Rate, RegistryUpkeep, S3Limits, Settings,
     Snapshots, StreamLimits, TemplateCopies,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
-use store::{Error, Store, Tx, settings};
+use store::{Error, Store, Tx, settings, usage};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +38,20 @@ pub(crate) fn announce(tx: &mut Tx<'_>, machine: &str, own: &Settings) -> Result
     let urls = Urls { public: own.public_url.clone(), content: own.content_url.clone() };
     let text = serde_json::to_string(&urls).map_err(|error| Error::Unusable(error.to_string()))?;
     settings::set(tx, &format!("{PREFIX}{machine}"), &text)
+}
+
+/// Returns the machines that a database knows, those seen last first: no row names another one, and
+/// nothing is launched or kept on a machine before the database knows it.
+pub fn known_machines(tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
+    let mut known = usage::machines(tx)?;
+    // It may not have been seen yet.
+    for name in settings::names(tx, PREFIX, "", SERVERS_MAX)? {
+        let machine = name.strip_prefix(PREFIX).unwrap_or(&name);
+        if !known.iter().any(|other| other == machine) {
+            known.push(machine.to_owned());
+        }
+    }
+    Ok(known)
 }
 
 impl Servers {

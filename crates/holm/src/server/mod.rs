@@ -20,8 +20,9 @@ mod front;
 mod guard;
 mod heads;
 mod hub;
+mod kept;
 mod machine;
-mod machine_name;
+pub(crate) mod machine_name;
 mod models;
 mod observe;
 mod probes;
@@ -51,6 +52,7 @@ use front::Front;
 use gateway::Gateway;
 use jobs::logs::Logs;
 use jobs::runners::Runners;
+use kept::Kept;
 use machine::Sandboxes;
 use metrics_exporter_prometheus::PrometheusHandle;
 use observe::Observation;
@@ -80,8 +82,13 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let (threads, running) = Threads::start(config.server.threads, busy_poll)?;
     let listener = Listener::bind(&config.server, certificates.as_ref(), gate, threads).await?;
     let addresses = Addresses::open(&config, &listener).await?;
-    let store = setup::open_store(&config).await?;
     let world = world::system();
+    let kept = Kept::find(&config, &world)?;
+    kept.iter().try_for_each(|kept| kept.require_file(&config))?;
+    let store = setup::open_store(&config).await?;
+    if let Some(kept) = &kept {
+        kept.require_known(&store).await?;
+    }
     let made = first_start::make(&config, &store, &world).await?;
     let auth = assembly::auth(&config, &store, &world, &addresses.urls.public).await?;
     let ending = Ending::default();

@@ -1,8 +1,10 @@
 //! Commands that work on the server's own data.
 
 use crate::common::{Server, holm, text, write};
+use crate::usage::with_database;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 const POLICY: &str = "kind: Policy\nmetadata: {name: kept}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n";
 const CONNECTION: &str = "---\nkind: IntegrationConnection\nmetadata: {name: slack}\nspec: {integration: slack, secret: {TOKEN: t0p}}\n";
@@ -166,4 +168,73 @@ fn a_backup_moves_from_sqlite_to_postgresql() {
     text(&restore.output().unwrap(), 0);
     let restored = Server::start_with(other, &[("HOLM_STORE__URL", &url)]);
     assert!(text(&restored.cli(&key, &["get", "policies"]), 0).contains("kept"));
+}
+
+/// What a server needs to run workloads.
+const ALL_ROLES: &str = r#"["api", "gateway", "node"]"#;
+
+/// Returns what the server says, which must not start.
+#[track_caller]
+fn refusal(home: &Path) -> String {
+    let mut up = holm(home);
+    up.args(["up", "--data", "data", "--listen", "127.0.0.1:0"]);
+    up.env("HOLM_SERVER__ROLES", ALL_ROLES);
+    text(&up.output().unwrap(), 1)
+}
+
+#[test]
+fn a_server_does_not_start_on_a_database_that_does_not_know_what_is_kept() {
+    let (_, _, folder) = Server::start().stop();
+    let data = folder.path().join("data");
+    fs::create_dir_all(data.join("node/volumes/wsp_a")).unwrap();
+    let volume = write(&data, "node/volumes/wsp_a/vol_1", "precious");
+    write(&data, "machine", "here");
+    assert!(refusal(folder.path()).contains("does not know this machine (here)"));
+    for name in ["holm.db", "holm.db-wal", "holm.db-shm", "first-start.json"] {
+        let _ = fs::remove_file(data.join(name));
+    }
+    for _ in 0..2 {
+        let told = refusal(folder.path());
+        assert!(told.contains("holm restore") && told.contains("store.url"), "{told}");
+    }
+    // A file that was cut to nothing is not taken for a new one.
+    write(&data, "holm.db", "");
+    refusal(folder.path());
+    assert!(!data.join("holm.db-wal").exists() && !data.join("first-start.json").exists());
+    assert_eq!(fs::read_to_string(volume).unwrap(), "precious");
+}
+
+#[test]
+fn a_new_folder_takes_the_place_of_the_machine_in_the_backup() {
+    let (_, _, folder) = Server::start().stop();
+    let known = |name: &'static str| {
+        with_database(folder.path(), move |tx| {
+            store::settings::set(tx, &format!("urls/{name}"), r#"{"public":"","content":""}"#)
+        });
+    };
+    let data = |arguments: &[&str]| {
+        let mut command = holm(folder.path());
+        command.args(arguments).env("HOLM_SERVER__ROLES", ALL_ROLES);
+        command.output().unwrap()
+    };
+    let machine = |place: &str| fs::read_to_string(folder.path().join(place).join("machine"));
+    known("first");
+    text(&data(&["backup", "one.backup", "--with-keys", "--data", "data"]), 0);
+    text(&data(&["restore", "one.backup", "--data", "one"]), 0);
+    assert_eq!(machine("one").unwrap(), "first");
+
+    known("second");
+    text(&data(&["backup", "two.backup", "--with-keys", "--data", "data"]), 0);
+    let restore = ["restore", "two.backup", "--data", "two"];
+    let told = text(&data(&restore), 1);
+    assert!(told.contains("--machine NAME") && told.contains("first, second"), "{told}");
+    text(&data(&[&restore[..], &["--machine", "third"]].concat()), 1);
+    assert!(machine("two").is_err());
+    text(&data(&[&restore[..], &["--machine", "second"]].concat()), 0);
+    assert_eq!(machine("two").unwrap(), "second");
+    // A server without workloads has no machine.
+    let mut manages = holm(folder.path());
+    manages.args(["restore", "two.backup", "--data", "three"]);
+    text(&manages.output().unwrap(), 0);
+    assert!(machine("three").is_err());
 }

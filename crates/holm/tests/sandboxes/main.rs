@@ -23,6 +23,7 @@ mod network;
 mod origins;
 mod provider;
 mod registry;
+mod restored;
 mod runtimes;
 mod settings;
 mod settings_egress;

@@ -84,6 +84,31 @@ fn what_is_written_to_a_volume_outlives_its_sandbox_and_the_server() {
 }
 
 #[test]
+fn volumes_outlive_a_start_without_their_database() {
+    let mut place = Place::new("15s");
+    let (mut server, client) = place.start();
+    client.done("POST", "/v0/volumes", Some(&volume("disk", 64)));
+    client.mount("one", "disk");
+    client.run("one", "echo kept > /data/x && sync");
+    client.delete("one");
+    eventually("nothing runs", || place.groups().is_empty());
+    server.end().unwrap();
+
+    let aside = place.data().join("aside");
+    fs::create_dir(&aside).unwrap();
+    let database = || ["holm.db", "holm.db-wal", "holm.db-shm"].into_iter();
+    database().for_each(|name| drop(fs::rename(place.data().join(name), aside.join(name))));
+    assert!(place.run().is_err(), "the server starts");
+    database().for_each(|name| assert!(!place.data().join(name).exists(), "{name} is new"));
+    database().for_each(|name| drop(fs::rename(aside.join(name), place.data().join(name))));
+
+    let (server, client) = place.start();
+    client.mount("two", "disk");
+    assert_eq!(client.run("two", "cat /data/x"), "kept\n");
+    place.clear(server, &client);
+}
+
+#[test]
 fn the_disk_of_a_sandbox_comes_back_with_its_files_unless_its_image_changes() {
     let mut place = Place::new("15s");
     let (mut server, mut client) = place.start();

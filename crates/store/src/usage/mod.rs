@@ -19,7 +19,7 @@ pub use lives::{
     Anchor, FactPosition, Life, Live, Owner, Phase, Until, is_owned, live, lives_after, lives_in,
     lives_out_of_order, lock, lock_on, own, save,
 };
-pub use proofs::{Proof, alive, proof};
+pub use proofs::{Proof, alive, machines, proof};
 pub use series::{Class, Series, class, classes, find_series, read_series};
 
 use crate::{Error, Tx, Value};

@@ -38,3 +38,9 @@ pub fn proof(tx: &mut Tx<'_>, machine: &str, boot: i64) -> Result<Option<Proof>,
     let row = tx.find(TABLE, sql, params![machine, boot])?;
     row.map(|row| Ok(Proof { at: row.int(0)?, uptime_ms: row.int(1)? })).transpose()
 }
+
+/// Returns the machines that were ever up, those seen last first.
+pub fn machines(tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
+    let sql = "SELECT machine FROM usage_proofs GROUP BY machine ORDER BY MAX(at) DESC, machine";
+    tx.query(TABLE, sql, params![])?.into_iter().map(|mut row| row.take_text(0)).collect()
+}
