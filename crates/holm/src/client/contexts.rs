@@ -5,8 +5,8 @@ use crate::error::Error;
 use files::Readers;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -101,14 +101,23 @@ impl Contexts {
         })
     }
 
-    /// Replaces the file atomically. Only its owner may read it.
-    pub(crate) fn save(&self) -> Result<(), Error> {
+    /// Reads the file, changes what it has, and replaces it.
+    pub(crate) fn change<T>(
+        change: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let _alone = Self::lock()?;
+        let mut contexts = Self::load()?;
+        let done = change(&mut contexts)?;
+        contexts.save()?;
+        Ok(done)
+    }
+
+    /// Waits until no other process changes the file. The lock is on a file beside it, because the
+    /// file itself is replaced.
+    pub(super) fn lock() -> Result<File, Error> {
         let file = Self::file()?;
-        let act = || format!("write {}", file.display());
-        let text = serde_norway::to_string(self).map_err(|error| Error::ContextFile {
-            place: file.display().to_string(),
-            message: error.to_string(),
-        })?;
+        let beside = file.with_extension("yaml.lock");
+        let act = || format!("lock {}", beside.display());
         if let Some(folder) = file.parent() {
             fs::DirBuilder::new()
                 .recursive(true)
@@ -116,6 +125,21 @@ impl Contexts {
                 .create(folder)
                 .map_err(Error::io(act()))?;
         }
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = options.open(&beside).map_err(Error::io(act()))?;
+        lock.lock().map_err(Error::io(act()))?;
+        Ok(lock)
+    }
+
+    /// Replaces the file atomically, while it is locked. Only its owner may read it.
+    pub(super) fn save(&self) -> Result<(), Error> {
+        let file = Self::file()?;
+        let act = || format!("write {}", file.display());
+        let text = serde_norway::to_string(self).map_err(|error| Error::ContextFile {
+            place: file.display().to_string(),
+            message: error.to_string(),
+        })?;
         let new = file.with_extension(format!("yaml.{}", std::process::id()));
         files::replace_by(&new, &file, Readers::Owner, text.as_bytes()).map_err(Error::io(act()))
     }

@@ -271,14 +271,50 @@ impl Client {
 
     /// Returns the bearer token for requests. A session is renewed shortly before it expires.
     pub(crate) async fn bearer(&mut self) -> Result<String, Error> {
-        let now_s = self.world.now().seconds();
-        let fresh = match &self.credentials {
-            Credentials::ApiKey(key) => return Ok(key.clone()),
-            Credentials::Session { access_token, expires_at, .. }
-                if *expires_at > now_s + RENEW_BEFORE_S =>
-            {
-                return Ok(access_token.clone());
+        if let Credentials::ApiKey(key) = &self.credentials {
+            return Ok(key.clone());
+        }
+        if !self.is_fresh() {
+            match self.context.clone() {
+                Some(context) => self.renew_for_all(&context).await?,
+                None => self.renew().await?,
             }
+        }
+        match &self.credentials {
+            Credentials::Session { access_token, .. } => Ok(access_token.clone()),
+            Credentials::ApiKey(_) | Credentials::ServiceAccount(_) => Err(Error::NotSignedIn),
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        let now_s = self.world.now().seconds();
+        matches!(&self.credentials, Credentials::Session { expires_at, .. } if *expires_at > now_s + RENEW_BEFORE_S)
+    }
+
+    /// Renews the session of a context, unless another process has done so meanwhile. A refresh
+    /// token is good for one use, and a second one ends the session, so only one process does this
+    /// at a time, and always with what the file has.
+    async fn renew_for_all(&mut self, name: &str) -> Result<(), Error> {
+        let locked = tokio::task::spawn_blocking(Contexts::lock).await;
+        let _alone = locked.map_err(|error| Error::Failed(error.to_string()))??;
+        let mut contexts = Contexts::load()?;
+        let kept = contexts.named_mut(name).filter(|context| {
+            matches!(context.credentials, Credentials::Session { .. }) && self.is_of(&context.server)
+        });
+        let Some(kept) = kept else { return self.renew().await };
+        self.credentials = kept.credentials.clone();
+        if self.is_fresh() {
+            return Ok(());
+        }
+        self.renew().await?;
+        kept.credentials = self.credentials.clone();
+        contexts.save()
+    }
+
+    async fn renew(&mut self) -> Result<(), Error> {
+        let now_s = self.world.now().seconds();
+        self.credentials = match &self.credentials {
+            Credentials::ApiKey(_) => return Ok(()),
             Credentials::Session { refresh_token, account, .. } => {
                 let account = account.as_ref();
                 sign_in::renew(&self.http, &self.base, refresh_token, account, now_s).await?
@@ -287,24 +323,6 @@ impl Client {
                 sign_in::client_credentials(&self.http, &self.base, account, now_s).await?
             }
         };
-        let renewed = matches!(self.credentials, Credentials::Session { .. });
-        self.credentials = fresh;
-        if renewed {
-            self.remember()?;
-        }
-        match &self.credentials {
-            Credentials::Session { access_token, .. } => Ok(access_token.clone()),
-            Credentials::ApiKey(_) | Credentials::ServiceAccount(_) => Err(Error::NotSignedIn),
-        }
-    }
-
-    fn remember(&self) -> Result<(), Error> {
-        let Some(name) = &self.context else { return Ok(()) };
-        let mut contexts = Contexts::load()?;
-        if let Some(context) = contexts.named_mut(name) {
-            context.credentials = self.credentials.clone();
-            contexts.save()?;
-        }
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8700";
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
-    let mut contexts = Contexts::load()?;
+    let contexts = Contexts::load()?;
     let known = contexts.current().map(|context| context.server.clone());
     let server = choice.server().or(known).unwrap_or_else(|| DEFAULT_SERVER.to_owned());
     let credentials = credentials(&args, &server).await?;
@@ -59,13 +59,12 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
         "{} to {server}, workspace {workspace}",
         term::styled_note(Style::Good, "Signed in")
     ));
-    contexts.put(Context {
-        name,
-        server,
-        workspace: Some(workspace),
-        credentials: client.into_credentials(),
-    });
-    contexts.save()?;
+    let credentials = client.into_credentials();
+    let context = Context { name, server, workspace: Some(workspace), credentials };
+    Contexts::change(|contexts| {
+        contexts.put(context);
+        Ok(())
+    })?;
     Ok(Exit::Success)
 }
 

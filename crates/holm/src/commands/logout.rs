@@ -15,19 +15,20 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
-    let mut contexts = Contexts::load()?;
-    let mut gone = Vec::new();
-    while let Some(context) = contexts.remove_current() {
-        gone.push(context);
-        if !args.all {
-            break;
-        }
-    }
-    if gone.is_empty() {
+    if Contexts::load()?.current().is_none() {
         term::note("you were not signed in");
         return Ok(Exit::Success);
     }
-    contexts.save()?;
+    let gone = Contexts::change(|contexts| {
+        let mut gone = Vec::new();
+        while let Some(context) = contexts.remove_current() {
+            gone.push(context);
+            if !args.all {
+                break;
+            }
+        }
+        Ok(gone)
+    })?;
     for context in gone {
         if let Credentials::Session { refresh_token, account, .. } = &context.credentials {
             // If the server is gone for good, the session expires by itself.

@@ -43,16 +43,17 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
             known.join(", ")
         )));
     }
-    let mut contexts = Contexts::load()?;
     let from_elsewhere = || {
         Error::Usage(format!(
             "the credentials come from the environment: set HOLM_WORKSPACE to `{name}` there"
         ))
     };
     let own = client.context().ok_or_else(from_elsewhere)?;
-    let context = contexts.named_mut(own).ok_or(Error::NotSignedIn)?;
-    context.workspace = Some(name.clone());
-    contexts.save()?;
+    Contexts::change(|contexts| {
+        let context = contexts.named_mut(own).ok_or(Error::NotSignedIn)?;
+        context.workspace = Some(name.clone());
+        Ok(())
+    })?;
     term::note(format!("now in {name}"));
     Ok(Exit::Success)
 }

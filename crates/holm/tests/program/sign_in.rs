@@ -78,3 +78,20 @@ fn refused_credentials_have_the_number_for_them() {
     let told = text(&login(&server, "--api-key", "hk_wrong"), 4);
     assert!(told.contains("API key") && !told.contains("holm login"), "{told}");
 }
+
+#[test]
+fn commands_at_the_same_moment_renew_a_session_once() {
+    let server = Server::start();
+    text(&login(&server, "--client-credentials", &service_account(&server)), 0);
+    age(&server);
+    let begun: Vec<_> = (0..6)
+        .map(|_| {
+            let mut token = holm(server.folder.path());
+            token.arg("token").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let told = begun.into_iter().map(|token| text(&token.wait_with_output().unwrap(), 0));
+    let told: Vec<_> = told.collect();
+    assert!(told.iter().all(|token| *token == told[0]), "each has renewed it: {told:?}");
+    text(&server.cli(told[0].trim(), &["get", "workspaces"]), 0);
+}
