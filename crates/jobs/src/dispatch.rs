@@ -234,8 +234,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         };
         let (store, name) = (self.store.clone(), self.runner.name().to_owned());
         let abandoned = self.queue.settings().abandoned(store.world().now());
-        let next =
-            move |tx: &mut Tx<'_>| claims::next_ready(tx, (of, Claimer { name: &name, abandoned }));
+        let memory_mb = self.queue.settings().memory_mb.into();
+        let next = move |tx: &mut Tx<'_>| {
+            claims::next_ready(tx, (of, Claimer { name: &name, abandoned, memory_mb }))
+        };
         let read = async move { store.read(next).await };
         let ready_at = self.guarded(read).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the queue cannot be read");

@@ -175,13 +175,9 @@ impl Queue {
         if executions::find(tx, &new.workspace, &new.job, &new.name)?.is_some() {
             return Err(StartError::Taken(new.name.clone()));
         }
-        let open_max = match new.caller {
-            Caller::Member => self.0.settings.open_max,
-            Caller::Stranger => self.0.settings.open_public_max,
-        };
-        if executions::count_open(tx, &new.workspace, open_max.into())? >= i64::from(open_max) {
-            return Err(StartError::Crowded { max: open_max });
-        }
+        self.require_open(tx, &new.workspace, new.caller)?;
+        let holders = holders::list(tx)?;
+        require_fit(&execution, &holders)?;
         if !new.may_wait {
             self.require_room(tx, &execution)?;
         }
@@ -198,11 +194,6 @@ impl Queue {
     fn require_room(&self, tx: &mut Tx<'_>, execution: &Execution) -> Result<(), StartError> {
         let holders = holders::lock_all(tx)?;
         let (wanted, memory_mb) = (execution.parallelism, execution.memory_mb);
-        let largest = holders.iter().map(|holder| holder.memory_mb).max().unwrap_or(0);
-        if !holders.is_empty() && memory_mb > largest {
-            let why = format!("no machine has {memory_mb} MB for a task");
-            return Err(StartError::NeverFits(why));
-        }
         let fit = |slots: i64, memory: i64| slots.min(memory / memory_mb.max(1));
         let all: i64 = holders.iter().map(|holder| fit(holder.slots, holder.memory_mb)).sum();
         let of_own = |holder: &holders::Holder| {
@@ -305,5 +296,18 @@ impl Queue {
                 rows => forgotten += rows,
             }
         }
+    }
+}
+
+/// Refuses tasks that no machine has the memory for: they would wait for ever.
+fn require_fit(execution: &Execution, holders: &[holders::Holder]) -> Result<(), StartError> {
+    let largest = holders.iter().map(|holder| holder.memory_mb).max();
+    match largest {
+        Some(largest) if execution.memory_mb > largest => Err(StartError::NeverFits(format!(
+            "no machine has {} MB for a task; at most {largest} MB can be had",
+            execution.memory_mb
+        ))),
+        // No machine is there yet.
+        _ => Ok(()),
     }
 }

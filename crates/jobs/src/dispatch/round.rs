@@ -143,7 +143,11 @@ impl Round {
         done: &mut Done,
     ) -> Result<(), Error> {
         let settings = self.queue.settings();
-        let claimer = Claimer { name: &self.holder, abandoned: settings.abandoned(now) };
+        let claimer = Claimer {
+            name: &self.holder,
+            abandoned: settings.abandoned(now),
+            memory_mb: settings.memory_mb.into(),
+        };
         let candidates = claims::candidates(tx, (kind, claimer), now, CANDIDATES)?;
         if candidates.is_empty() {
             return Ok(());

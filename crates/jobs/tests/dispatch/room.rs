@@ -41,7 +41,9 @@ async fn what_must_not_wait_is_refused_when_there_is_no_room(stage: Stage) {
     machine.has_begun(1).await;
     let mut large = at_once("large", 1);
     large.memory_mb = 1_000_000;
-    assert!(never(stage.try_start(settings(), large).await));
+    assert!(never(stage.try_start(settings(), large.clone()).await));
+    large.may_wait = true;
+    assert!(never(stage.try_start(settings(), large).await), "it would wait for ever");
     assert!(never(stage.try_start(settings(), at_once("wide", 5)).await));
     assert!(
         full(stage.try_start(settings(), at_once("four", 4)).await),
@@ -144,10 +146,13 @@ async fn what_was_asked_for_in_vain_does_not_count(stage: Stage) {
 
 async fn tasks_share_the_memory_of_a_machine(stage: Stage) {
     let machine = Machine::ready("here");
+    let huge = |name: &str| jobs::NewExecution { memory_mb: 300, ..new(name, 1) };
+    // More than one round considers.
+    for number in 0..300 {
+        stage.start(huge(&format!("huge-{number}"))).await;
+    }
+    let huge = stage.start(huge("huge")).await;
     let _program = Program::start(&stage, &machine, Settings { memory_mb: 250, ..settings() });
-    let mut huge = new("huge", 1);
-    huge.memory_mb = 300;
-    let huge = stage.start(huge).await;
     let id = stage.start(new("large", 20)).await;
     assert_eq!(stage.end(&id).await.phase, Phase::Succeeded);
     assert_eq!(machine.at_once.lock().1, 2, "two of 100 MB fit into 250 MB");

@@ -23,6 +23,8 @@ pub struct Claimer<'m> {
     pub name: &'m str,
     /// What was started before this time waits no longer for a machine without a lease.
     pub abandoned: Timestamp,
+    /// All memory that it has for tasks. Larger ones would stand in the way of all others.
+    pub memory_mb: i64,
 }
 
 /// Returns the SQL condition that corresponds to [`super::Execution::slot_kind`].
@@ -33,12 +35,12 @@ const fn condition(slots: SlotKind) -> &'static str {
     }
 }
 
-/// The SQL condition that a machine may claim tasks of an execution, with its two parameters. What
-/// only one machine can run is left to it while it has a lease, and for a while afterwards. Then
+/// The SQL condition that a machine may claim tasks of an execution, with its parameters. What only
+/// one machine can run is left to it while it has a lease, and for a while afterwards. Then
 /// whoever takes it finds out that it cannot be run here, so that it ends.
-fn claimable(name: &str, abandoned: &str) -> String {
+fn claimable([name, abandoned, memory_mb]: [&str; 3]) -> String {
     format!(
-        "(machine IS NULL OR machine = {name} OR (created_at < {abandoned}
+        "memory_mb <= {memory_mb} AND (machine IS NULL OR machine = {name} OR (created_at < {abandoned}
              AND NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = executions.machine)))"
     )
 }
@@ -59,10 +61,11 @@ pub fn candidates(
                    ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY turn, id) AS place
                FROM executions WHERE ready_at <= $1 AND {} AND {}) AS ranked
          WHERE place <= $2 ORDER BY workspace_id, place",
-        claimable("$3", "$4"),
+        claimable(["$3", "$4", "$5"]),
         condition(slots)
     );
-    let rows = tx.query(TABLE, &sql, params![now, of_each, claimer.name, claimer.abandoned])?;
+    let values = params![now, of_each, claimer.name, claimer.abandoned, claimer.memory_mb];
+    let rows = tx.query(TABLE, &sql, values)?;
     let candidate = |row: &crate::Row| {
         let (id, workspace) = (ExecutionId::known(row.text(0)?), WorkspaceId::known(row.text(1)?));
         Ok(Candidate { id, workspace, memory_mb: row.int(2)?, room: row.int(3)? })
@@ -93,9 +96,9 @@ pub fn next_ready(
         "SELECT ready_at FROM executions
          WHERE ready_at IS NOT NULL AND {} {and}
          ORDER BY ready_at LIMIT 1",
-        claimable("$1", "$2")
+        claimable(["$1", "$2", "$3"])
     );
-    tx.find(TABLE, &sql, params![claimer.name, claimer.abandoned])?
+    tx.find(TABLE, &sql, params![claimer.name, claimer.abandoned, claimer.memory_mb])?
         .map_or(Ok(None), |row| row.opt_time(0))
 }
 

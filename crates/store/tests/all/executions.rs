@@ -277,10 +277,13 @@ async fn candidates_take_turns_in_each_workspace(place: Place) {
     let mut later = execution(&world, "later", 12);
     later.ready_at = Some(Timestamp::from_ms(i64::MAX - 1));
     made(&store, &later).await;
+    let mut huge = execution(&world, "huge", 12);
+    (huge.turn, huge.memory_mb) = (0, 4_097);
+    made(&store, &huge).await;
     let now = world.now();
     let (all, first, running) = store
         .read(move |tx| {
-            let one = claims::Claimer { name: "one", abandoned: now };
+            let one = claims::Claimer { name: "one", abandoned: now, memory_mb: 4_096 };
             assert!(claims::next_ready(tx, (None, one))?.is_some_and(|ready| ready < now));
             Ok::<_, Error>((
                 claims::candidates(tx, (SlotKind::Task, one), now, 9)?,
