@@ -35,6 +35,9 @@ pub struct Settings {
     pub trigger_rate: Rate,
     /// Most objects of a kind in one workspace; a kind that is not listed has no limit.
     pub quotas: BTreeMap<KindName, i64>,
+    /// Most bytes that the objects of one workspace may take in the database, not counting what each
+    /// takes beyond its last whole block of 4 KiB.
+    pub objects_bytes_max: u64,
     /// Most drives that one sandbox may have mounted at a time.
     pub sandbox_drives_max: usize,
     pub bill: Bill,

@@ -121,6 +121,16 @@ const ALL: &[Migration] = &[
         name: "facts by time",
         sql: include_str!("../migrations/0031_facts_by_time.sql"),
     },
+    Migration {
+        number: 32,
+        name: "deleted workspaces",
+        sql: include_str!("../migrations/0032_deleted_workspaces.sql"),
+    },
+    Migration {
+        number: 33,
+        name: "object blocks",
+        sql: include_str!("../migrations/0033_object_blocks.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

@@ -6,7 +6,7 @@ pub mod offers;
 mod stored;
 mod update;
 
-pub use counts::{count, counts};
+pub use counts::{bytes, count, count_below, counts};
 pub(crate) use list::containing;
 pub use list::{Order, Position, Query, list, list_within, position, total};
 pub use stored::Stored;
@@ -14,6 +14,7 @@ pub use update::update;
 
 use crate::feed::{self, Act};
 use crate::{Error, Tx, params};
+use counts::Counted;
 use stored::{TABLE, select};
 use types::KindName;
 use types::ids::{ResourceId, WorkspaceId};
@@ -214,7 +215,7 @@ pub fn insert(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
     if done == 0 {
         return Err(Error::Duplicate { table: TABLE.into() });
     }
-    counts::add(tx, &stored, stored.status_name(), 1)?;
+    counts::add(tx, &stored, stored.status_name(), stored.counted())?;
     feed::record_at(tx, revision, stored.change(Act::Created, &stored.created_by))?;
     Ok(stored)
 }
@@ -263,7 +264,9 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
     if crate::builds::KINDS.contains(&stored.kind) {
         crate::builds::cancel(tx, &stored.id)?;
     }
-    counts::add(tx, stored, stored.status_name(), -1)?;
+    let Counted { objects, blocks } = stored.counted();
+    let gone = Counted { objects: -objects, blocks: -blocks };
+    counts::add(tx, stored, stored.status_name(), gone)?;
     feed::record_at(tx, revision, stored.change(Act::Deleted, actor))?;
     Ok(true)
 }

@@ -263,6 +263,31 @@ async fn answers_kept_in_a_day_are_limited_and_nothing_is_done_beyond() {
 }
 
 #[tokio::test]
+async fn objects_of_a_workspace_take_a_limited_part_of_the_database() {
+    let few = control::Settings { objects_bytes_max: 100_000, ..settings() };
+    let cloud = Cloud::start_with(few).await;
+    let large = |name: &str, bytes: usize| {
+        let mut body = agent(name);
+        body["spec"]["runtime"]["envs"][1]["value"] = "x".repeat(bytes).into();
+        body
+    };
+    for name in ["a", "b", "c"] {
+        cloud.post("/v0/agents", large(name, 30_000)).await.ok();
+    }
+    let refused = cloud.post("/v0/agents", large("d", 30_000)).await;
+    assert!(refused.refused(403).contains("may take 100000 bytes of the database"));
+    cloud.get("/v0/agents/d").await.refused(404);
+    cloud.put("/v0/agents/a", large("a", 60_000)).await.refused(403);
+    // What is not made larger, and what is small, is still saved.
+    cloud.put("/v0/agents/a", large("a", 10_000)).await.ok();
+    cloud.post("/v0/agents", agent("small")).await.ok();
+    cloud.post("/v0/agents", large("d", 15_000)).await.ok();
+    cloud.post("/v0/agents", large("e", 30_000)).await.refused(403);
+    cloud.delete("/v0/agents/b").await.ok();
+    cloud.post("/v0/agents", large("e", 15_000)).await.ok();
+}
+
+#[tokio::test]
 async fn unknown_versions_are_refused_by_name() {
     let cloud = Cloud::start().await;
     let answer = cloud

@@ -68,6 +68,7 @@ pub(crate) fn create_unbuilt<K: Managed>(
         store::Error::Duplicate { .. } => exists(&held.wish),
         other => other.into(),
     })?;
+    verbs::require_room(context, tx, &held.row, 0)?;
     references::replace(tx, &held.row, &held.wish.references())?;
     Pending::new(context, held, wish, made)
 }

@@ -5,7 +5,7 @@ use super::managed::{Draft, Managed, ShowsSecrets};
 use super::secrets::{self, Secrets, seal_context};
 use super::{pending, revisions};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Forbidden, Unfit};
 use crate::json::text;
 use std::collections::BTreeMap;
 use store::resources::{self, Stored};
@@ -72,6 +72,7 @@ pub fn create<K: Managed>(
     wish: K,
 ) -> Result<K, Error> {
     require_parent::<K>(context, tx, parents)?;
+    require_room_below::<K>(context, tx, parents)?;
     let id = ResourceId::new(context.world());
     create_checked(context, tx, parents, Checked::new(context, wish)?, id, |_| {})
 }
@@ -135,6 +136,7 @@ pub fn create_checked<K: Managed>(
         store::Error::Duplicate { .. } => exists(&held.wish),
         other => other.into(),
     })?;
+    require_room(context, tx, &held.row, 0)?;
     if let Some(revision) = first {
         revisions::keep(context, tx, &held, &revision)?;
     }
@@ -265,8 +267,10 @@ pub(super) fn write_over<K: Managed>(
     (held.wish, held.state) = (wish, state);
     context.actor().clone_into(&mut held.row.updated_by);
     held.row.updated_at = context.world().now();
+    let bytes_before = held.row.bytes();
     write_row(context, &mut held)?;
     held.row = resources::update(tx, held.row.clone())?;
+    require_room(context, tx, &held.row, bytes_before)?;
     if let Some(revision) = revision {
         revisions::keep(context, tx, &held, &revision)?;
     }
@@ -405,6 +409,19 @@ fn require_parent<K: Kind>(
     }
 }
 
+/// Refuses a further object where too many would be deleted at once with what contains them.
+fn require_room_below<K: Kind>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+) -> Result<(), Error> {
+    let (Some(above), Some(top)) = (K::PARENTS.first(), parents.first()) else { return Ok(()) };
+    if resources::count_below(tx, &context.member.workspace, K::NAME, top, BELOW_MAX)? < BELOW_MAX {
+        return Ok(());
+    }
+    Err(Unfit::ManyBelow { kind: K::NAME, above: *above, max: BELOW_MAX }.into())
+}
+
 /// Checks that objects which a wish newly refers to exist. Older references may have lost theirs
 /// since.
 pub(super) fn require_references(
@@ -453,4 +470,22 @@ pub(super) fn require_quota<K: Kind>(context: &Context, tx: &mut Tx<'_>) -> Resu
         return Err(Error::Quota { kind: K::NAME, limit });
     }
     Ok(())
+}
+
+/// Refuses what has just been written if it made an object larger and the workspace's objects take
+/// more than they may.
+pub(super) fn require_room(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    row: &Stored,
+    bytes_before: usize,
+) -> Result<(), Error> {
+    let max = context.control.settings.objects_bytes_max;
+    if row.is_small() || row.bytes() <= bytes_before {
+        return Ok(());
+    }
+    match resources::bytes(tx, &row.workspace)? > max {
+        true => Err(Forbidden::ObjectRoom { bytes: max }.into()),
+        false => Ok(()),
+    }
 }

@@ -8,6 +8,11 @@ pub enum Forbidden {
     DomainWithoutRecords,
     #[error("an account may have {max} budgets; delete one that is not needed")]
     ManyBudgets { max: i64 },
+    #[error(
+        "the objects of this workspace may take {bytes} bytes of the database; make some smaller, delete what is not \
+         needed, or ask the operator for more (limits.objects_bytes_max)"
+    )]
+    ObjectRoom { bytes: u64 },
     #[error("{why}")]
     VolumeRoom { why: String },
     #[error("{why}")]

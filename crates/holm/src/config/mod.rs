@@ -220,6 +220,7 @@ pub(crate) struct Limits {
     pub(crate) trigger_per_second: u32,
     pub(crate) trigger_burst: u32,
     pub(crate) objects_max: u32,
+    pub(crate) objects_bytes_max: u64,
     pub(crate) bare_list_max: u32,
     pub(crate) list_bytes_max: usize,
     pub(crate) sandbox_drives_max: usize,

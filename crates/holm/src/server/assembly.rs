@@ -99,6 +99,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         regions: config.placement.regions.iter().map(region).collect(),
         catalogue: catalogue(config)?,
         body_max: config.server.body_bytes_max,
+        objects_bytes_max: limits.objects_bytes_max,
         bare_list_max: limits.bare_list_max.into(),
         list_bytes_max: limits.list_bytes_max,
         sandbox_drives_max: limits.sandbox_drives_max,

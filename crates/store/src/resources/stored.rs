@@ -1,5 +1,6 @@
 //! An object as its row has it.
 
+use super::counts::{BLOCK_BYTES, Counted};
 use crate::Error;
 use crate::feed::{Act, NewChange};
 use crate::value::Row;
@@ -56,6 +57,21 @@ impl Stored {
 
     pub(super) fn status_name(&self) -> &'static str {
         self.status.map_or("", Status::name)
+    }
+
+    /// Returns the bytes of what callers wrote and the server knows of it.
+    pub fn bytes(&self) -> usize {
+        self.wish.len() + self.state.len()
+    }
+
+    /// Returns true if it takes so little that its size is not counted.
+    pub fn is_small(&self) -> bool {
+        self.bytes() < BLOCK_BYTES
+    }
+
+    pub(super) fn counted(&self) -> Counted {
+        let blocks = i64::try_from(self.bytes() / BLOCK_BYTES).unwrap_or(i64::MAX);
+        Counted { objects: 1, blocks }
     }
 
     pub(super) fn stale(&self) -> Error {

@@ -9,6 +9,15 @@ use crate::{Error, Tx, Value, params, references};
 struct Written {
     revision: i64,
     status_before: String,
+    blocks_before: i64,
+}
+
+/// What the counts need of the row as it was.
+macro_rules! before {
+    () => {
+        "SELECT status, CAST((OCTET_LENGTH(wish) + OCTET_LENGTH(state)) / 4096 AS BIGINT) AS blocks
+         FROM resources WHERE id = $1 AND version = $2"
+    };
 }
 
 /// Saves an object unless its row has changed since it was read. Workspace, kind, parent and name
@@ -19,13 +28,13 @@ pub fn update(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
         true => at_once(tx, &after)?,
         false => step_by_step(tx, &after)?,
     };
-    let Some(Written { revision, status_before }) = written else {
+    let Some(Written { revision, status_before, blocks_before }) = written else {
         return Err(Stored { version: after.version - 1, ..after }.stale());
     };
     if revision < 0 {
         return Err(tx.ask_for_repetition());
     }
-    counts::moved(tx, &after, &status_before)?;
+    counts::moved(tx, &after, (&status_before, blocks_before))?;
     Ok(after)
 }
 
@@ -58,8 +67,7 @@ fn values(after: &Stored) -> [Value; 10] {
 }
 
 fn step_by_step(tx: &mut Tx<'_>, after: &Stored) -> Result<Option<Written>, Error> {
-    let find = "SELECT status FROM resources WHERE id = $1 AND version = $2";
-    let Some(before) = tx.find(TABLE, find, params![&after.id, after.version - 1])? else {
+    let Some(before) = tx.find(TABLE, before!(), params![&after.id, after.version - 1])? else {
         return Ok(None);
     };
     let revision = tx.next_revision()?;
@@ -70,7 +78,11 @@ fn step_by_step(tx: &mut Tx<'_>, after: &Stored) -> Result<Option<Written>, Erro
     );
     let values: Vec<_> = values(after).into_iter().chain([revision.into()]).collect();
     let Some(row) = tx.find(TABLE, save, &values)? else { return Ok(None) };
-    let written = Written { revision: row.int(0)?, status_before: before.text(0)? };
+    let written = Written {
+        revision: row.int(0)?,
+        status_before: before.text(0)?,
+        blocks_before: before.int(1)?,
+    };
     if written.revision == revision {
         feed::record_at(tx, revision, after.change(Act::Updated, &after.updated_by))?;
     }
@@ -84,9 +96,9 @@ fn at_once(tx: &mut Tx<'_>, after: &Stored) -> Result<Option<Written>, Error> {
         "WITH next AS MATERIALIZED (
              SELECT COALESCE($11::bigint, (pg_current_xact_id()::text::bigint + xid_offset) << 20) AS revision
              FROM feed_origin WHERE id = 1
-         ), before AS (
-             SELECT status FROM resources WHERE id = $1 AND version = $2
-         ), written AS (
+         ), before AS (",
+        before!(),
+        "), written AS (
              UPDATE resources ",
         set_columns!("next.revision"),
         "    FROM next WHERE id = $1 AND version = $2
@@ -96,17 +108,18 @@ fn at_once(tx: &mut Tx<'_>, after: &Stored) -> Result<Option<Written>, Error> {
              SELECT revision, workspace_id, kind, $1, parent, name, $12::text, version, $10, $13::bigint FROM written
              WHERE revision >= 0
          )
-         SELECT written.revision, before.status,
+         SELECT written.revision, before.status, before.blocks,
              (SELECT json_agg(json_build_array(to_kind, to_name))::text FROM resource_references WHERE from_id = $1)
          FROM written, before"
     );
     let rest = [tx.given_revision().into(), Act::Updated.name().into(), tx.world().now().into()];
     let values: Vec<_> = values(after).into_iter().chain(rest).collect();
     let Some(row) = tx.find(TABLE, sql, &values)? else { return Ok(None) };
-    let written = Written { revision: row.int(0)?, status_before: row.text(1)? };
+    let written =
+        Written { revision: row.int(0)?, status_before: row.text(1)?, blocks_before: row.int(2)? };
     if written.revision >= 0 {
         tx.take_revision(written.revision)?;
-        tx.remember(&after.id, references::read_all(&row, 2)?);
+        tx.remember(&after.id, references::read_all(&row, 3)?);
     }
     Ok(Some(written))
 }

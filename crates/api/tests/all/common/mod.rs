@@ -144,6 +144,7 @@ pub fn settings() -> Settings {
         bare_list_max: 1000,
         list_bytes_max: 32 << 20,
         sandbox_drives_max: 4,
+        objects_bytes_max: 1 << 30,
         answers_day_bytes_max: 1 << 30,
         key_rate: Rate { per_second: 100_000, burst: 100_000 },
         workspace_rate: Rate { per_second: 100_000, burst: 100_000 },
