@@ -2,10 +2,9 @@
 //! them.
 
 use super::Room;
-use super::patterns::{
-    TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
-};
+use super::patterns::{TooSlow, boundary_before, compiled, find, is_json, masked, says_twice};
 use super::settings::Patience;
+use super::texts::{Unseen, rewritten};
 use super::turns::Turns;
 use super::upstream::{Outgoing, Pieces, SharedClient, Uncollected};
 use admission::{Pool, Refused};
@@ -13,7 +12,6 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use regex::Regex;
-use serde_json::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime};
@@ -29,6 +27,7 @@ const WATCH_TIME: Duration = Duration::from_secs(1);
 const WATCH_TIME_OF_BYTE: Duration = Duration::from_micros(2);
 const TOO_SLOW: &str = "its pattern takes too long to look for";
 const TOO_DEEP: &str = "its JSON is nested too deep to be looked at";
+const UNREADABLE: &str = "a text in its JSON cannot be read";
 const TOO_MANY: &str = "the answer has too many parts that come side by side";
 const BLINDED: &str = "the answer cannot be read, so nothing can be looked for in it";
 const WHOLE_ONLY: &str = "its webhook looks at whole answers only, so ask for one without `stream`";
@@ -325,8 +324,7 @@ impl Hook {
         working.await.map_err(|error| self.failed(error.to_string()))
     }
 
-    /// Searches a body. JSON is parsed first, so that texts are compared by what they mean, however
-    /// they are written.
+    /// Searches a body. In JSON, texts are compared by what they mean, however they are written.
     fn look_for(
         &self,
         pattern: &Regex,
@@ -334,36 +332,34 @@ impl Hook {
         body: &Bytes,
         until: Instant,
     ) -> Result<Option<Bytes>, Stopped> {
-        let mut value: Value = match serde_json::from_slice(body) {
-            Ok(value) => value,
-            Err(_) if is_json(body) => return Err(self.failed(TOO_DEEP)),
-            Err(_) => Value::String(String::from_utf8_lossy(body).into_owned()),
-        };
-        let is_plain = value.is_string();
         let mut found = false;
-        let seen = each_text(&mut value, &mut |text| {
+        let mut see = |text: &str| -> Result<Option<String>, TooSlow> {
             match action {
-                ModelHookAction::Block => found |= find(pattern, text, 0, until)?.is_some(),
-                ModelHookAction::Mask => {
-                    if let Some(changed) = masked(pattern, text, until)? {
-                        (found, *text) = (true, changed);
-                    }
+                ModelHookAction::Block => {
+                    found |= find(pattern, text, 0, until)?.is_some();
+                    Ok(None)
                 }
+                ModelHookAction::Mask => masked(pattern, text, until),
             }
-            Ok(())
-        });
-        seen.map_err(|TooSlow| self.failed(TOO_SLOW))?;
-        match (found, action) {
-            (false, _) => Ok(None),
-            (true, ModelHookAction::Block) => {
-                let Self { number, .. } = *self;
-                Err(Stopped::Blocked { number, what: self.seen(), why: None })
-            }
-            (true, ModelHookAction::Mask) => match (value, is_plain) {
-                (Value::String(text), true) => Ok(Some(text.into())),
-                (value, _) => Ok(Some(value.to_string().into())),
-            },
+        };
+        let changed = match (std::str::from_utf8(body), is_json(body)) {
+            (Ok(json), true) => rewritten(json, &mut see),
+            (Err(_), true) => Err(Unseen::Unreadable),
+            (_, false) => see(&String::from_utf8_lossy(body)).map_err(Unseen::from),
+        };
+        // Even if not all of it can be seen.
+        if found {
+            let Self { number, .. } = *self;
+            return Err(Stopped::Blocked { number, what: self.seen(), why: None });
         }
+        let changed = changed.map_err(|unseen| {
+            self.failed(match unseen {
+                Unseen::TooSlow => TOO_SLOW,
+                Unseen::TooDeep => TOO_DEEP,
+                Unseen::Unreadable => UNREADABLE,
+            })
+        })?;
+        Ok(changed.map(Bytes::from))
     }
 
     async fn webhook(

@@ -3,6 +3,7 @@ use crate::models::served::tests::route;
 use crate::models::settings::ModelSettings;
 use crate::models::upstream::Client;
 use admission::Limits;
+use serde_json::json;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -38,11 +39,36 @@ fn a_pattern_finds_what_is_written_in_any_way() {
     assert!(look(&blocks, r#"{"secret":"a"}"#).unwrap().is_none());
     assert!(look(&blocks, "no JSON, but a secret").is_err());
     let masks = hooks("[0-9]{4}", Some(ModelHookAction::Mask));
-    let masked = look(&masks, r#"{"a":"pin 1234","n":1234}"#).unwrap().unwrap();
-    assert_eq!(&masked[..], br#"{"a":"pin ***","n":1234}"#);
+    let masked = look(&masks, r#"{"a":"pin 1234", "n":1234,"f":1.10}"#).unwrap().unwrap();
+    assert_eq!(&masked[..], br#"{"a":"pin ***", "n":1234,"f":1.10}"#, "a setting is no text");
     assert!(matches!(hooks("(", None).hooks[0].what, What::Broken(_)));
     let deep = format!("{}\"\\u0073ecret\"{}", "[".repeat(200), "]".repeat(200)).leak();
     assert!(look(&blocks, deep).is_err(), "what cannot be read is no plain text");
+}
+
+/// What tools are given counts as text, be it a number or JSON of its own, in any spelling.
+#[test]
+fn what_a_tool_is_given_hides_nothing() {
+    let card = "[0-9]{16}";
+    let (blocks, masks) = (hooks(card, None), hooks(card, Some(ModelHookAction::Mask)));
+    let number = r#"{"content":[{"type":"tool_use","input":{"card":4111111111111111,"n":12}}]}"#;
+    let long = r#"{"content":[{"input":{"card":4111111111111111.0}}]}"#;
+    let escaped = r#"{"tool_calls":[{"arguments":"{\"card\":\"4111111\\u003111111111\"}"}]}"#;
+    let bare = r#"{"tool_calls":[{"arguments":"{\"card\":4111111111111111}"}]}"#;
+    for body in [number, long, escaped, bare] {
+        let blocked = look(&blocks, body);
+        assert!(matches!(blocked, Err(Stopped::Blocked { .. })), "{body}: {blocked:?}");
+    }
+    let masked = |body| String::from_utf8(look(&masks, body).unwrap().unwrap().to_vec()).unwrap();
+    assert_eq!(masked(number), number.replace("4111111111111111", "\"***\""));
+    assert_eq!(masked(long), long.replace("4111111111111111.0", "\"***\""));
+    assert_eq!(masked(escaped), r#"{"tool_calls":[{"arguments":"{\"card\":\"***\"}"}]}"#);
+    assert_eq!(masked(bare), masked(escaped));
+    let deep: &'static str =
+        (0..6).fold(escaped.to_owned(), |json, _| json!([json]).to_string()).leak();
+    for hooks in [&blocks, &masks] {
+        assert!(matches!(look(hooks, deep), Err(Stopped::Failed { .. })));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! door      who may: takes a key from whatever slot the client of a provider puts it into
 //! asked     what is asked for: the body, read whole and parsed once
 //! hooks     checks on requests and answers that users configure
-//! patterns  searches for the patterns of users, within a time limit
+//! patterns  searches for the patterns of users, within a time limit; `texts` in what
 //! cache     answers that are given again
 //! plan      which models are asked, one after the other
 //! attempt   one of them: reserved, asked, asked again
@@ -47,6 +47,7 @@ mod redact;
 mod room;
 mod served;
 mod settings;
+mod texts;
 mod turns;
 mod upstream;
 mod without_usage;

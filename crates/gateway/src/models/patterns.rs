@@ -3,7 +3,6 @@
 
 use regex::{Regex, RegexBuilder};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
@@ -148,19 +147,6 @@ impl<'de> Visitor<'de> for Once {
             members.next_value::<Self>()?;
         }
         Ok(self)
-    }
-}
-
-/// Visits every text of a value, but not the names of members.
-pub(super) fn each_text(
-    value: &mut Value,
-    see: &mut impl FnMut(&mut String) -> Result<(), TooSlow>,
-) -> Result<(), TooSlow> {
-    match value {
-        Value::String(text) => see(text),
-        Value::Array(values) => values.iter_mut().try_for_each(|value| each_text(value, see)),
-        Value::Object(members) => members.values_mut().try_for_each(|value| each_text(value, see)),
-        _ => Ok(()),
     }
 }
 

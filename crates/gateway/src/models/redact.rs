@@ -6,13 +6,13 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use types::models::ModelRoute;
 
+/// How deep JSON within texts of JSON is read, such as the arguments of a tool's call.
+pub(super) const DEPTH_MAX: usize = 4;
 /// How long searching may hold up an entry of the request log.
 const TIME: Duration = Duration::from_secs(1);
 /// The end of a text that was cut is left out, in bytes: a secret that is cut off there could not
 /// be recognised.
 const END: usize = 4 << 10;
-/// How deep JSON within texts of JSON is read, such as the arguments of a tool's call.
-const DEPTH_MAX: usize = 4;
 /// The longest escape of one character in JSON, in bytes.
 const ESCAPE_MAX: usize = 12;
 /// Stands for a body in which a secret might be written in a way that no pattern finds.
@@ -111,12 +111,12 @@ fn readable(body: &[u8]) -> Option<&str> {
     is_read.then_some(text)
 }
 
-fn begins_json(text: &str) -> bool {
+pub(super) fn begins_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
 }
 
 /// Returns where a text of JSON ends that begins with a quote, and whether it has its last quote.
-fn end_of_text(json: &[u8]) -> (usize, bool) {
+pub(super) fn end_of_text(json: &[u8]) -> (usize, bool) {
     let mut at = 1;
     while let Some(byte) = json.get(at) {
         match byte {

@@ -76,6 +76,42 @@ async fn no_way_leads_past_hooks_that_look_at_answers() {
     assert_eq!(standin.count(), count);
 }
 
+/// What tools are given is looked at as numbers and as JSON of its own, in requests and answers;
+/// what only counts is not.
+#[tokio::test]
+async fn the_arguments_of_tools_are_looked_at() {
+    let stage = Stage::start().await;
+    let answer = r#"{"id":"c1","created":1700000000,"choices":[{"index":0,"message":{"role":"assistant","tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{\"n\":1234567890,\"s\":\"12345\\u00367890\"}"}}]},"logprobs":[-0.1234567890123]}],"usage":{"prompt_tokens":1234567890,"completion_tokens":5}}"#;
+    let standin = Standin::start(move |_, _, _| json(200, answer)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    let found = "[0-9]{10}";
+    route.hooks = vec![pattern(ModelHookTime::After, found, ModelHookAction::Mask)];
+    stage.route(route.clone());
+    let masked = r#"{\"n\":\"***\",\"s\":\"***\"}"#;
+    let arguments = r#"{\"n\":1234567890,\"s\":\"12345\\u00367890\"}"#;
+    assert_eq!(stage.chat("m", HI).await.text, answer.replace(arguments, masked));
+    route.hooks = vec![pattern(ModelHookTime::After, found, ModelHookAction::Block)];
+    stage.route(route.clone());
+    stage.chat("m", HI).await.is(400, "MODEL_HOOK_BLOCKED");
+    let asks = |input: &str| {
+        format!(
+            r#"{{"model":"m","seed":1234567890,"messages":[{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"f","input":{input}}}]}}]}}"#
+        )
+    };
+    let path = "/acme/models/m/v1/chat/completions";
+    let hidden = r#"{"n":1234567890}"#;
+    route.hooks = vec![pattern(ModelHookTime::Before, found, ModelHookAction::Block)];
+    stage.route(route.clone());
+    let count = standin.count();
+    stage.ask(path, &asks(hidden)).await.is(400, "MODEL_HOOK_BLOCKED");
+    assert_eq!(standin.count(), count);
+    route.hooks = vec![pattern(ModelHookTime::Before, found, ModelHookAction::Mask)];
+    stage.route(route);
+    assert_eq!(stage.ask(path, &asks(hidden)).await.status.as_u16(), 200);
+    let sent = String::from_utf8(standin.asked.lock()[count].1.to_vec()).unwrap();
+    assert_eq!(sent, asks(r#"{"n":"***"}"#).replace("\"m\"", "\"gpt-x\""));
+}
+
 #[tokio::test]
 async fn webhooks_decide_and_change() {
     let stage = Stage::start().await;
