@@ -11,24 +11,30 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// The members of a request, in any dialect, that decide what is done with it. No others are
-/// parsed.
+/// parsed. What they may be is for the provider to say, so that only their text is kept here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Members<'b> {
     #[serde(borrow, deserialize_with = "present")]
     model: Option<&'b RawValue>,
-    stream: Option<bool>,
+    #[serde(borrow)]
+    stream: Option<&'b RawValue>,
     #[serde(borrow, deserialize_with = "present")]
     stream_options: Option<&'b RawValue>,
-    max_tokens: Option<u64>,
-    max_completion_tokens: Option<u64>,
-    max_output_tokens: Option<u64>,
-    n: Option<u64>,
+    #[serde(borrow)]
+    max_tokens: Option<&'b RawValue>,
+    #[serde(borrow)]
+    max_completion_tokens: Option<&'b RawValue>,
+    #[serde(borrow)]
+    max_output_tokens: Option<&'b RawValue>,
+    #[serde(borrow)]
+    n: Option<&'b RawValue>,
     #[serde(borrow)]
     service_tier: Option<&'b RawValue>,
-    background: Option<bool>,
     #[serde(borrow)]
-    user: Option<Cow<'b, str>>,
+    background: Option<&'b RawValue>,
+    #[serde(borrow)]
+    user: Option<&'b RawValue>,
     #[serde(borrow)]
     metadata: Option<&'b RawValue>,
     #[serde(borrow)]
@@ -78,9 +84,18 @@ impl Members<'_> {
             None => Some(Generation::default()),
         };
         let (tokens, choices) = match dialect {
-            Some(Dialect::OpenAi) => (self.max_completion_tokens.max(self.max_tokens), self.n),
-            Some(Dialect::Responses) => (self.max_output_tokens, None),
-            Some(Dialect::Anthropic | Dialect::Cohere) => (self.max_tokens, None),
+            Some(Dialect::OpenAi) => {
+                let tokens = largest(&[self.max_tokens, self.max_completion_tokens]);
+                let choices = match count(self.n) {
+                    Count::Unsaid => None,
+                    Count::Is(choices) => Some(choices),
+                    // Some servers accept numbers in more forms than we do, and have no maximum.
+                    Count::Unknown => Some(u64::MAX),
+                };
+                (tokens, choices)
+            }
+            Some(Dialect::Responses) => (largest(&[self.max_output_tokens]), None),
+            Some(Dialect::Anthropic | Dialect::Cohere) => (largest(&[self.max_tokens]), None),
             Some(Dialect::Gemini) => {
                 let generation = generation();
                 // The provider accepts numbers in more forms than we do.
@@ -91,6 +106,40 @@ impl Members<'_> {
         };
         (tokens, choices.unwrap_or(1).max(1))
     }
+}
+
+/// How many tokens or answers a member asks for.
+enum Count {
+    Unsaid,
+    Is(u64),
+    /// Less than none, which means no limit to some servers, or nothing that we can read.
+    Unknown,
+}
+
+fn count(said: Option<&RawValue>) -> Count {
+    let Some(said) = said else { return Count::Unsaid };
+    if let Ok(count) = said.get().parse() {
+        return Count::Is(count);
+    }
+    match read::<f64>(Some(said)) {
+        // Beyond all whole numbers of this type it is the largest one.
+        Some(float) if float >= 0.0 && float.fract() == 0.0 => Count::Is(float as u64),
+        _ => Count::Unknown,
+    }
+}
+
+/// Returns the largest of several maximums. `None` means that none is said, or that one of them may
+/// mean any number.
+fn largest(said: &[Option<&RawValue>]) -> Option<u64> {
+    let mut largest = None;
+    for said in said {
+        match count(*said) {
+            Count::Unsaid => {}
+            Count::Is(count) => largest = largest.max(Some(count)),
+            Count::Unknown => return None,
+        }
+    }
+    largest
 }
 
 /// A request that has been read.
@@ -123,10 +172,21 @@ pub(crate) struct Asked {
 pub(crate) enum BadBody {
     #[error("the body is not JSON: {0}")]
     NotJson(serde_json::Error),
+    #[error("the body can be read in two ways: {0}")]
+    Twice(serde_json::Error),
     #[error("the body must be a JSON object")]
     NotAnObject,
     #[error("`model` must be a text")]
     Model,
+    #[error("`{0}` must be true or false")]
+    NotBool(&'static str),
+}
+
+impl From<serde_json::Error> for BadBody {
+    fn from(error: serde_json::Error) -> Self {
+        // Members may be anything, but each only once.
+        if error.is_data() { Self::Twice(error) } else { Self::NotJson(error) }
+    }
 }
 
 /// Longest end user or tag that is kept for counting, in characters.
@@ -158,7 +218,7 @@ impl Asked {
         if is_object {
             match serde_json::from_slice::<Members<'_>>(&body) {
                 Ok(members) => asked.take(&members, &body)?,
-                Err(error) if must_be_json => return Err(BadBody::NotJson(error)),
+                Err(error) if must_be_json => return Err(error.into()),
                 // A file, for example: its provider knows what it is.
                 Err(_) => {}
             }
@@ -180,28 +240,40 @@ impl Asked {
         } else {
             self.model_at = members.model.and_then(|model| place_of(model, body));
         }
-        self.is_stream |= self.is_chat() && members.stream == Some(true);
+        let is_stream = self.is_true("stream", members.stream)?;
+        self.is_stream |= self.is_chat() && is_stream;
         self.stream_options_at = members.stream_options.and_then(|value| place_of(value, body));
         let options: Option<StreamOptions> = read(members.stream_options);
         self.wants_usage = options.and_then(|options| options.include_usage) == Some(true);
         (self.max_output, self.choices) = members.bounds(self.dialect());
         let tier: Option<Cow<'_, str>> = read(members.service_tier);
-        self.is_background = members.background == Some(true);
+        self.is_background = self.is_true("background", members.background)?;
         self.has_priority = tier.as_deref() == Some("priority");
         let metadata: Metadata<'_> = read(members.metadata).unwrap_or_default();
-        let user = members.user.as_deref().or(metadata.user_id.as_deref());
-        self.end_user = user.and_then(word);
+        let user = members.user.and_then(name_of).or(metadata.user_id);
+        self.end_user = user.as_deref().and_then(word);
         self.tag = metadata.tag.as_deref().and_then(word);
         let conversation = members.messages.or(members.input).or(members.contents);
         self.conversation_at = conversation.and_then(|value| place_of(value, body));
         Ok(())
     }
 
+    /// Reads a member that decides how a request is counted, so that the provider must not read
+    /// another answer in it than we do.
+    fn is_true(&self, name: &'static str, said: Option<&RawValue>) -> Result<bool, BadBody> {
+        match said.map_or("false", RawValue::get) {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ if self.is_json() => Err(BadBody::NotBool(name)),
+            _ => Ok(false),
+        }
+    }
+
     /// Returns the same request with another body.
     pub(crate) fn with_body(&self, body: Bytes) -> Result<Self, BadBody> {
         let mut asked =
             Self { model_at: None, stream_options_at: None, conversation_at: None, ..self.clone() };
-        asked.take(&serde_json::from_slice(&body).map_err(BadBody::NotJson)?, &body)?;
+        asked.take(&serde_json::from_slice(&body)?, &body)?;
         asked.body.clone_from(&body);
         Ok(asked)
     }
@@ -298,6 +370,16 @@ pub(crate) fn word(text: &str) -> Option<String> {
     (!short.is_empty()).then_some(short)
 }
 
+/// Returns what an end user is called by: some count theirs.
+fn name_of(value: &RawValue) -> Option<Cow<'_, str>> {
+    match value.get() {
+        number if number.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
+            Some(Cow::Borrowed(number))
+        }
+        _ => read(Some(value)),
+    }
+}
+
 /// Also present when it is `null`: setting it must not add the member a second time.
 fn present<'b, D: Deserializer<'b>>(from: D) -> Result<Option<&'b RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
@@ -337,144 +419,5 @@ fn place_of(value: &RawValue, body: &[u8]) -> Option<Range<usize>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    const CHAT: &str = "/v1/chat/completions";
-
-    fn asked(body: &str) -> Asked {
-        Asked::read(CHAT, Bytes::copy_from_slice(body.as_bytes())).unwrap()
-    }
-
-    fn sent(body: &str, model: Option<&str>, usage: bool) -> String {
-        String::from_utf8(asked(body).spliced(model, usage).whole().to_vec()).unwrap()
-    }
-
-    #[test]
-    fn a_model_is_filled_in_or_replaced_and_nothing_else_changes() {
-        let body = r#" { "x" : 1.0e2, "model" : "mine" ,"y":[ ] } "#;
-        assert_eq!(sent(body, None, false), body);
-        assert_eq!(sent(body, Some("mine"), false), body);
-        assert_eq!(sent(body, Some("g\"4"), false), body.replace("\"mine\"", r#""g\"4""#));
-        assert_eq!(sent(r#"{"a":1}"#, Some("g"), false), r#"{"model":"g","a":1}"#);
-        assert_eq!(sent("{ }", Some("g"), false), r#"{"model":"g" }"#);
-        assert_eq!(sent(r#"{"model":null}"#, Some("g"), false), r#"{"model":"g"}"#);
-    }
-
-    #[test]
-    fn answers_that_cannot_be_counted_are_as_many_as_there_may_be() {
-        let path = "/v1beta/models/g:generateContent";
-        let choices = |config: &str| {
-            let body = format!("{{\"generationConfig\":{config}}}");
-            Asked::read(path, Bytes::from(body)).unwrap().choices
-        };
-        assert_eq!((choices("{}"), choices("null")), (1, 1));
-        assert_eq!(choices(r#"{"candidateCount":3}"#), 3);
-        assert_eq!(choices(r#"{"candidateCount":"2"}"#), CANDIDATES_MAX);
-        assert_eq!(choices(r#"{"candidateCount":1,"candidate_count":8}"#), CANDIDATES_MAX);
-    }
-
-    #[test]
-    fn a_call_before_others_is_known_however_it_is_written() {
-        for body in [r#"{"service_tier":"priority"}"#, r#"{"service_tier":"prior\u0069ty"}"#] {
-            assert!(asked(body).has_priority, "{body}");
-        }
-        for body in ["{}", r#"{"service_tier":"flex"}"#, r#"{"service_tier":["priority"]}"#] {
-            assert!(!asked(body).has_priority, "{body}");
-        }
-    }
-
-    #[test]
-    fn usage_is_asked_for_in_streams_that_do_not() {
-        assert_eq!(
-            sent(r#"{"model":"m","stream":true}"#, Some("g"), true),
-            format!(r#"{{"stream_options":{USAGE},"model":"g","stream":true}}"#)
-        );
-        let body = r#"{"stream_options":{"include_usage":false},"stream":true}"#;
-        assert_eq!(
-            sent(body, None, true),
-            format!(r#"{{"stream_options":{USAGE},"stream":true}}"#)
-        );
-        let more = r#"{"stream_options":{"include_obfuscation":false},"stream":true}"#;
-        let sent: serde_json::Value = serde_json::from_str(&sent(more, None, true)).unwrap();
-        assert_eq!(sent["stream_options"]["include_usage"], true);
-        assert_eq!(sent["stream_options"]["include_obfuscation"], false, "the rest stays");
-        assert!(asked(r#"{"stream_options":{"include_usage":true}}"#).wants_usage);
-    }
-
-    #[test]
-    fn what_is_counted_by_is_read_in_every_dialect() {
-        let openai = asked(r#"{"max_tokens":5,"max_completion_tokens":7,"n":2,"user":"u"}"#);
-        assert_eq!((openai.max_output, openai.choices), (Some(7), 2));
-        assert_eq!(openai.end_user.as_deref(), Some("u"));
-        let in_words_of = |path: &str, body: &str| {
-            Asked::read(path, Bytes::copy_from_slice(body.as_bytes())).unwrap()
-        };
-        let body =
-            r#"{"max_tokens":5,"max_completion_tokens":1,"metadata":{"user_id":"a","tag":"t"}}"#;
-        let anthropic = in_words_of("/v1/messages", body);
-        assert_eq!(anthropic.end_user.as_deref(), Some("a"));
-        assert_eq!((anthropic.tag.as_deref(), anthropic.max_output), (Some("t"), Some(5)));
-        for body in [
-            r#"{"max_tokens":1,"generationConfig":{"maxOutputTokens":9,"candidateCount":3}}"#,
-            r#"{"max_tokens":1,"generation_config":{"max_output_tokens":9,"candidate_count":3}}"#,
-        ] {
-            let gemini = in_words_of("/v1beta/models/g:generateContent", body);
-            assert_eq!((gemini.max_output, gemini.choices), (Some(9), 3));
-        }
-        let both = r#"{"generationConfig":{"maxOutputTokens":9,"max_output_tokens":1}}"#;
-        assert_eq!(in_words_of("/v1beta/models/g:generateContent", both).max_output, None);
-    }
-
-    #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
-        for body in ["", "{", "[]", "7", "{\"model\":\"a\",\"model\":\"b\"}", "{\"model\":1}"] {
-            assert!(Asked::read(CHAT, Bytes::copy_from_slice(body.as_bytes())).is_err(), "{body}");
-        }
-        assert!(Asked::read("/v1/files", Bytes::from_static(b"\x00\x01")).is_ok());
-    }
-
-    #[test]
-    fn a_conversation_is_known_by_how_it_began() {
-        let of = |body: &Value| asked(&body.to_string()).conversation();
-        let first = json!({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]});
-        let later = json!({"messages": [{"role": "system", "content": "new"}, {"role": "user", "content": "a"},
-            {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]});
-        let other = json!({"messages": [{"role": "user", "content": "b"}]});
-        assert_eq!(of(&first), of(&later));
-        assert_ne!(of(&first), of(&other));
-        assert!(of(&json!({"input": "text"})).is_some());
-        assert_eq!(of(&json!({})), None);
-    }
-
-    proptest! {
-        /// Whatever else a body has, it reads the same afterwards, with these members set.
-        #[test]
-        fn only_what_is_set_changes(keys in proptest::collection::btree_map("[a-l]{1,4}", ".{0,8}", 0..5), model in proptest::option::of(".{0,6}"), stream in any::<bool>()) {
-            let mut body = serde_json::Map::new();
-            body.extend(keys.into_iter().map(|(key, value)| (key, Value::from(value))));
-            if let Some(model) = &model {
-                body.insert("model".into(), model.clone().into());
-            }
-            body.insert("stream".into(), stream.into());
-            let text = Value::Object(body.clone()).to_string();
-            let sent: Value = serde_json::from_str(&sent(&text, Some("new"), stream)).unwrap();
-            body.insert("model".into(), "new".into());
-            if stream {
-                body.insert("stream_options".into(), json!({"include_usage": true}));
-            }
-            prop_assert_eq!(sent, Value::Object(body));
-        }
-
-        #[test]
-        fn no_body_is_trouble(body in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = Asked::read(CHAT, body.clone().into());
-            if let Ok(asked) = Asked::read("/x", body.into()) {
-                asked.spliced(Some("m"), true).whole();
-                asked.conversation();
-            }
-        }
-    }
-}
+#[path = "asked_tests.rs"]
+mod tests;
