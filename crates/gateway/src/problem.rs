@@ -174,6 +174,13 @@ const LIMIT_REACHED: Page = page(
     "Wait as long as `Retry-After` says, or have the limit raised.",
     "Do not repeat the request before the window of the limit has ended.",
 );
+const LIMIT_TOO_SMALL: Page = page(
+    "MODEL_LIMIT_TOO_SMALL",
+    StatusCode::FORBIDDEN,
+    false,
+    "Set a lower `max_tokens`, shorten the request, or have the limit raised.",
+    "Do not repeat the request unchanged.",
+);
 const LIMITS_UNAVAILABLE: Page = page(
     "MODEL_LIMITS_UNAVAILABLE",
     StatusCode::SERVICE_UNAVAILABLE,
@@ -310,6 +317,7 @@ impl Problem {
             P::SlowBody => &SLOW_BODY,
             P::NoProvider => &UNAVAILABLE,
             P::Connection(_) | P::Credentials => &BAD_CONNECTION,
+            P::OverLimit(over) if over.never_fits() => &LIMIT_TOO_SMALL,
             P::OverLimit(_) => &LIMIT_REACHED,
             P::Limits(_) => &LIMITS_UNAVAILABLE,
             P::Unpriced(_) => &UNPRICED,

@@ -376,9 +376,11 @@ impl Call<'_> {
         let input = bound.min(price.map_or(TOKENS_MAX, |price| price.context));
         let output = match self.asked.is_chat() {
             true => {
-                let usual = price.map_or(0, |price| price.max_output);
-                let usual = if usual > 0 { usual } else { self.models.settings.output_max };
-                asked.max_output.unwrap_or(usual).saturating_mul(asked.choices)
+                // No model writes more than it can, however much it is allowed.
+                let able = price.map(|price| price.max_output).filter(|able| *able > 0);
+                let usual = able.unwrap_or(self.models.settings.output_max);
+                let most = asked.max_output.unwrap_or(usual).min(able.unwrap_or(TOKENS_MAX));
+                most.saturating_mul(asked.choices)
             }
             false => 0,
         };

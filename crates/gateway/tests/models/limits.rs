@@ -66,6 +66,29 @@ async fn money_has_a_limit_only_where_there_is_a_price() {
     assert!(stage.usage(2).await.cost > 0);
 }
 
+/// No other window would help a request that may cost more than the whole limit.
+#[tokio::test]
+async fn a_request_that_never_fits_is_not_told_to_wait() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.provider.as_mut().unwrap().model = Some("gpt-4o-mini".into());
+    route.limits = vec![limit(LimitMeasure::Cost, 1_000_000)];
+    stage.route(route.clone());
+    let refused = stage.chat("m", HI).await;
+    refused.is(403, "MODEL_LIMIT_TOO_SMALL");
+    assert!(refused.text.contains("lower `max_tokens`"), "{refused:?}");
+    assert_eq!(refused.header("retry-after"), None);
+    let with = |tokens: &str| HI.replacen('{', &format!("{{\"max_tokens\":{tokens},"), 1);
+    stage.chat("m", &with("-1")).await.is(403, "MODEL_LIMIT_TOO_SMALL");
+    assert_eq!(standin.count(), 0);
+    assert_eq!(stage.chat("m", &with("10")).await.status.as_u16(), 200);
+    // What the model cannot write is not reserved.
+    route.limits = vec![limit(LimitMeasure::Cost, 20_000_000)];
+    stage.route(route);
+    assert_eq!(stage.chat("m", &with("100000000")).await.status.as_u16(), 200);
+}
+
 #[tokio::test]
 async fn an_answer_in_the_background_is_nothing_for_a_limit_of_tokens() {
     let stage = Stage::start().await;

@@ -277,7 +277,7 @@ fn limits_count_what_the_settings_say() {
     let open = json!({"messages": [{"role": "user", "content": "hi"}]});
     let asked = |name: &str| client.ask("POST", &path(name), Some(&open)).unwrap();
     let (status, why) = asked("tight");
-    fails(&(status, why.to_string()), 429, "MODEL_LIMIT_REACHED");
+    fails(&(status, why.to_string()), 403, "MODEL_LIMIT_TOO_SMALL");
     assert_eq!(ask(client, "tight").0, 200, "it says that it wants 5");
     assert_eq!(asked("wide").0, 200);
     assert_eq!(asked("free").0, 200, "what has no price costs nothing");

@@ -20,11 +20,12 @@ pub enum Refused {
 /// The limit that was reached, and until when.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name} allows {} {} in each window, {} are left and {} are needed",
+    "{name} allows {} {} in each window, {} are left and {} are needed{}",
     amount_text(*.measure, *.amount),
     measure_text(*.measure),
     amount_text(*.measure, *.left),
-    amount_text(*.measure, *.needs)
+    amount_text(*.measure, *.needs),
+    if never_fits(*.measure, *.amount, *.needs) { HOPELESS } else { "" }
 )]
 pub struct OverLimit {
     /// The id of the limit.
@@ -39,6 +40,22 @@ pub struct OverLimit {
     /// The end of the window.
     pub ends_at: Timestamp,
     pub retry_after: Duration,
+}
+
+/// Ends the message of a refusal that no other window would change.
+const HOPELESS: &str =
+    ": this request alone may need more than the limit allows, so set a lower `max_tokens`";
+
+impl OverLimit {
+    /// Returns whether the call would not fit into an empty window either, so that `retry_after`
+    /// does not help. Of tokens, the call that crosses a limit is served.
+    pub const fn never_fits(&self) -> bool {
+        never_fits(self.measure, self.amount, self.needs)
+    }
+}
+
+const fn never_fits(measure: LimitMeasure, amount: i64, needs: i64) -> bool {
+    matches!(measure, LimitMeasure::Cost) && needs > amount
 }
 
 /// Names what a limit counts, for messages.

@@ -270,6 +270,7 @@ async fn money_is_never_passed_and_what_was_not_used_comes_back() {
     second.settle(&call(90));
     let over = over(reserve(&ledger, &money, 1).await);
     assert_eq!((over.left, over.needs, over.amount), (0, 1, 100));
+    assert!(!over.never_fits() && over.to_string().ends_with("needed"), "{over}");
     assert_eq!(over.ends_at.ms(), NOW + 30_000);
     assert_eq!(over.retry_after, Duration::from_secs(30));
     // A call that costs nothing is served.
@@ -287,7 +288,9 @@ async fn what_can_never_fit_is_refused_at_once() {
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 100));
     let _held = reserve(&ledger, &money, 50).await.unwrap();
     let began = std::time::Instant::now();
-    assert_eq!(over(reserve(&ledger, &money, 101).await).left, 50);
+    let never = over(reserve(&ledger, &money, 101).await);
+    assert_eq!((never.left, never.never_fits()), (50, true));
+    assert!(never.to_string().ends_with("lower `max_tokens`"), "{never}");
     assert!(began.elapsed() < Duration::from_secs(1));
 }
 
