@@ -6,7 +6,7 @@ use super::account::Account;
 use super::asked::Asked;
 use super::breaker::Admission;
 use super::call::Call;
-use super::failed::{Counted, Failed};
+use super::failed::{self, Counted, Failed};
 use super::failure;
 use super::hooks::Stopped;
 use super::plan::Reached;
@@ -250,6 +250,7 @@ impl Call<'_> {
         account.read_with(None);
         let (pieces, is_all) = answer.collect(ERROR_MAX).await.map_err(broken)?;
         let body = super::Pieces::from_iter(pieces).whole();
+        let body = failed::without_credential(&prepared.outgoing.headers, body);
         let failure = failure::of_status(head.status, &body);
         let wait = failure::retry_after(&head.headers);
         let problem = match failure {

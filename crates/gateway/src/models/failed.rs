@@ -2,6 +2,7 @@
 
 use super::account::Account;
 use super::answer_head::{dress, response};
+use super::patterns::MASK;
 use super::prepared::Prepared;
 use super::served::Served;
 use crate::body::Body;
@@ -12,6 +13,9 @@ use http::{HeaderMap, HeaderValue, Response, response as answers};
 use std::sync::Arc;
 use types::kinds::model::ModelFailure;
 use types::models::{ModelCall, ModelOutcome};
+
+/// What is shorter is no secret, but a word such as `none` for a server that wants no key, in bytes.
+const SECRET_MIN: usize = 8;
 
 /// The failure of one model.
 pub(crate) struct Failed {
@@ -43,6 +47,29 @@ enum What {
         body: Bytes,
         prepared: Option<Box<Prepared>>,
     },
+}
+
+/// Masks the credential of the connection in an error whose provider repeats what it was sent.
+pub(crate) fn without_credential(sent: &HeaderMap, body: Bytes) -> Bytes {
+    let mut body = body;
+    for value in sent.values().filter(|value| value.is_sensitive()) {
+        let value = value.as_bytes();
+        let secret = value.strip_prefix(b"Bearer ").unwrap_or(value);
+        if secret.len() < SECRET_MIN {
+            continue;
+        }
+        let (mut masked, mut from) = (Vec::new(), 0);
+        for at in memchr::memmem::find_iter(&body, secret) {
+            masked.extend_from_slice(&body[from..at]);
+            masked.extend_from_slice(MASK.as_bytes());
+            from = at + secret.len();
+        }
+        if from > 0 {
+            masked.extend_from_slice(&body[from..]);
+            body = masked.into();
+        }
+    }
+    body
 }
 
 impl Failed {

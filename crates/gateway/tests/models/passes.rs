@@ -54,6 +54,20 @@ async fn no_key_of_a_caller_is_passed_on() {
 }
 
 #[tokio::test]
+async fn an_error_does_not_repeat_the_key_of_the_connection() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, head, _| {
+        let sent = head.headers["authorization"].to_str().unwrap();
+        json(400, &format!("{{\"error\":{{\"message\":\"{sent} {sent}.\"}}}}"))
+    })
+    .await;
+    stage.model("m", &standin);
+    let told = stage.chat("m", HI).await;
+    assert_eq!(told.status.as_u16(), 400);
+    assert_eq!(told.text, r#"{"error":{"message":"Bearer *** Bearer ***."}}"#);
+}
+
+#[tokio::test]
 async fn a_body_that_was_read_as_json_is_sent_as_json() {
     let stage = Stage::start().await;
     let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
