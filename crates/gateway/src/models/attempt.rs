@@ -41,13 +41,15 @@ const ERROR_MAX: usize = 256 << 10;
 const UNANSWERED: u16 = 499;
 
 /// An attempt whose provider has begun to answer.
-pub(crate) struct Begun {
+pub(crate) struct Begun<'m> {
     pub(crate) prepared: Prepared,
     pub(crate) head: http::response::Parts,
     pub(crate) answer: Answer,
     /// The first piece, if the attempt waited for it.
     pub(crate) first: Option<Bytes>,
     pub(crate) account: Account,
+    /// Told once the answer has proved to be one.
+    pub(crate) admission: Admission<'m>,
 }
 
 /// Why a model that was asked once gave no answer.
@@ -71,11 +73,11 @@ struct Most {
 
 impl Call<'_> {
     /// Asks one model. `is_last` tells whether no other model is asked after such a failure.
-    pub(crate) async fn attempt(
+    pub(crate) async fn attempt<'m>(
         &self,
-        reached: &Reached,
+        reached: &'m Reached,
         is_last: impl Fn(ModelFailure) -> bool,
-    ) -> Result<Begun, Failed> {
+    ) -> Result<Begun<'m>, Failed> {
         let (settings, model) = (&self.models.settings, &reached.model);
         let failed = |problem: ModelProblem| Failed::of(model, problem.into());
         let provider = match &model.provider {
@@ -130,7 +132,7 @@ impl Call<'_> {
         routing: &ModelRouting,
         mut admission: Admission<'m>,
         is_last: impl Fn(ModelFailure) -> bool,
-    ) -> Result<Begun, Failed> {
+    ) -> Result<Begun<'m>, Failed> {
         let settings = &self.models.settings;
         let patience = settings.patience(routing);
         let mut left = u32::try_from(routing.retries.unwrap_or(1)).unwrap_or(0);
@@ -138,8 +140,7 @@ impl Call<'_> {
         loop {
             let no_answer = match self.ask(model, &prepared, patience, &mut account).await {
                 Ok((head, answer, first)) => {
-                    admission.went_well();
-                    return Ok(Begun { prepared, head, answer, first, account });
+                    return Ok(Begun { prepared, head, answer, first, account, admission });
                 }
                 Err(no_answer) => no_answer,
             };

@@ -9,10 +9,12 @@ use super::cache::{Keeping, Key};
 use super::call::Call;
 use super::decode::Coding;
 use super::failed::{Counted, Failed};
+use super::failure;
 use super::hooks::{Stopped, Watch};
 use super::plan::Reached;
 use super::prepared::Translated;
 use super::served::Served;
+use super::settings::ModelSettings;
 use super::without_usage::Held;
 use super::{ModelProblem, Pieces};
 use crate::body::Body;
@@ -30,26 +32,39 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use types::kinds::model::{ModelFailure, ModelHookTime};
 use types::models::ModelOutcome;
 
 const EVENTS: &[u8] = b"text/event-stream";
+/// What a line of a stream of events begins with.
+const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
 
 impl Call<'_> {
     pub(crate) async fn respond(
         &self,
         reached: &Reached,
-        begun: Begun,
+        mut begun: Begun<'_>,
         key: Option<Key>,
     ) -> Result<Response<Body>, Failed> {
         let is_counted =
             self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
+        let begins = match self.asked.is_stream {
+            true => beginning(&begun, self.models.settings.answer_max),
+            false => Bytes::new(),
+        };
+        if begins_events(&begins) && !is_events(&begun.head.headers) {
+            // Not every server says so.
+            begun.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        }
         let is_events = is_events(&begun.head.headers);
         // Cached answers are always given as 200.
         let key = key.filter(|_| begun.head.status == StatusCode::OK);
         // Hooks look at the text of events as they pass, and at anything else once it is whole.
         let passes = begun.prepared.translation.is_none() && !self.looks_at_answers(reached);
-        if self.asked.is_stream && (is_events || passes) {
+        let is_list = passes && self.wants_list() && begins.trim_ascii_start().starts_with(b"[");
+        // Anything else has to prove first that it is an answer at all.
+        if self.asked.is_stream && (is_events || is_list) {
             // Only of a stream of events do we know that it came whole.
             let key = key.filter(|_| is_events);
             return self.stream(reached, begun, key, is_events).map_err(|failed| *failed);
@@ -64,7 +79,7 @@ impl Call<'_> {
     fn stream(
         &self,
         reached: &Reached,
-        begun: Begun,
+        begun: Begun<'_>,
         key: Option<Key>,
         is_events: bool,
     ) -> Result<Response<Body>, Box<Failed>> {
@@ -74,11 +89,13 @@ impl Call<'_> {
         let looks = begun.prepared.translation.is_some() || self.looks_at_answers(reached);
         if is_same && looks {
             let problem = ModelProblem::BadAnswer("it is compressed in a way that is not known");
+            begun.admission.failed(Instant::now(), settings);
             let counted = Counted::Ends(Box::new(begun.account), ModelOutcome::Interrupted);
             return Err(Box::new(Failed::of(model, problem.into()).counted(counted)));
         }
         let mut headers = answer_headers(model, &begun, is_same, key.is_some());
-        let Begun { prepared, head, answer, first, mut account } = begun;
+        let Begun { prepared, head, answer, first, mut account, admission } = begun;
+        admission.went_well();
         let translated = prepared.translation.is_some();
         let list = (translated && self.wants_list()).then(|| ListWriter::new(settings.event_max));
         if translated {
@@ -165,16 +182,17 @@ impl Call<'_> {
     async fn whole(
         &self,
         reached: &Reached,
-        mut begun: Begun,
+        mut begun: Begun<'_>,
         key: Option<Key>,
     ) -> Result<Response<Body>, Failed> {
         let model = &reached.model;
         let (pieces, room) = match self.gather(&mut begun).await {
             Ok(gathered) => gathered,
-            Err(unread) => return Err(unread.failed(model, begun)),
+            Err(unread) => return Err(unread.failed(model, begun, &self.models.settings)),
         };
         let mut headers = answer_headers(model, &begun, false, key.is_some());
         let read = self.read_whole(reached, &mut begun, pieces).await;
+        begun.admission.went_well();
         let body = match read {
             Ok(body) => body,
             Err(problem) => {
@@ -202,7 +220,7 @@ impl Call<'_> {
 
     /// Reads a whole answer and decompresses it. It counts as answered only once it has proved to
     /// be JSON.
-    async fn gather(&self, begun: &mut Begun) -> Result<(Pieces, Room), Unread> {
+    async fn gather(&self, begun: &mut Begun<'_>) -> Result<(Pieces, Room), Unread> {
         let max = self.models.settings.answer_max;
         let mut coding = Coding::of(&begun.head.headers);
         if matches!(coding, Coding::Unknown) {
@@ -248,7 +266,7 @@ impl Call<'_> {
     async fn read_whole(
         &self,
         reached: &Reached,
-        begun: &mut Begun,
+        begun: &mut Begun<'_>,
         pieces: Pieces,
     ) -> Result<Pieces, Problem> {
         let body = match &begun.prepared.translation {
@@ -299,7 +317,7 @@ enum Unread {
 }
 
 impl Unread {
-    fn failed(self, model: &Arc<Served>, mut begun: Begun) -> Failed {
+    fn failed(self, model: &Arc<Served>, mut begun: Begun<'_>, settings: &ModelSettings) -> Failed {
         let (failed, outcome) = match self {
             Self::Nonsense(why) => {
                 begun.account.read_with(None);
@@ -312,13 +330,16 @@ impl Unread {
                 (Failed::last(model, Problem::Crowded(refused)), ModelOutcome::Interrupted)
             }
         };
+        if failed.failure.is_some_and(failure::is_its_own) {
+            begun.admission.failed(Instant::now(), settings);
+        }
         failed.counted(Counted::Ends(Box::new(begun.account), outcome))
     }
 }
 
 /// Returns the head of an answer as the caller gets it. `is_same` says that its body is the
 /// provider's, byte for byte.
-fn answer_headers(model: &Served, begun: &Begun, is_same: bool, caches: bool) -> HeaderMap {
+fn answer_headers(model: &Served, begun: &Begun<'_>, is_same: bool, caches: bool) -> HeaderMap {
     let mut headers = begun.head.headers.clone();
     dress(&mut headers, model, is_same);
     let left_out = begun.prepared.left_out.join(", ");
@@ -329,6 +350,26 @@ fn answer_headers(model: &Served, begun: &Begun, is_same: bool, caches: bool) ->
         headers.insert(CACHE, HeaderValue::from_static("miss"));
     }
     headers
+}
+
+/// Returns the first bytes of a stream that were waited for, decompressed.
+fn beginning(begun: &Begun<'_>, max: usize) -> Bytes {
+    let Some(first) = &begun.first else { return Bytes::new() };
+    match Coding::of(&begun.head.headers) {
+        // What is compressed wrongly begins with nothing that could be a stream.
+        Coding::Known(mut decoder) => decoder.push(first, max).unwrap_or(Bytes::new()),
+        Coding::Plain | Coding::Unknown => first.clone(),
+    }
+}
+
+/// Returns whether this can be the beginning of a stream of events.
+fn begins_events(begins: &[u8]) -> bool {
+    let begins = begins.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begins).trim_ascii_start();
+    let is_field = |field: &&[u8]| {
+        let length = field.len().min(begins.len());
+        begins[..length] == field[..length]
+    };
+    !begins.is_empty() && FIELDS.iter().any(is_field)
 }
 
 pub(crate) fn is_events(headers: &HeaderMap) -> bool {

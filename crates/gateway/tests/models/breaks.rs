@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use types::kinds::model::ModelType;
+use types::kinds::model::{ModelFallback, ModelType};
 use types::models::LimitMeasure;
 
 #[tokio::test]
@@ -37,6 +37,60 @@ async fn answers_that_are_no_json_are_the_provider_s_fault() {
     let usage = stage.usage(4).await;
     assert_eq!((usage.failed, usage.estimated), (2, 1));
     assert!(usage.input > 10, "{usage:?}");
+}
+
+/// What is no stream is not taken for one: it costs nothing, and another model is asked.
+#[tokio::test]
+async fn a_stream_that_is_none_is_the_provider_s_fault() {
+    let stage = Stage::with(ModelSettings { breaker_failures: 4, ..settings() }).await;
+    let standin = Standin::start(|number, _, _| match number % 2 {
+        0 => with(200, "text/html", "<h1>Welcome</h1>"),
+        _ => with(200, "text/html", ""),
+    })
+    .await;
+    let other = Standin::start(|_, _, _| streamed(&STREAM)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.provider.as_mut().unwrap().model = Some("gpt-4o-mini".into());
+    stage.route(route.clone());
+    for _ in 0..2 {
+        stage.chat("m", HI_STREAM).await.is(502, "MODEL_PROVIDER_FAILED");
+    }
+    let usage = stage.usage(2).await;
+    assert_eq!((usage.failed, usage.input, usage.output, usage.cost), (2, 0, 0, 0));
+    route.routing.fallbacks = Some(vec![ModelFallback { model: "other".into(), on: None }]);
+    stage.route(route);
+    stage.model("other", &other);
+    // It is left alone after the first two, and these.
+    for _ in 0..3 {
+        let answer = stage.chat("m", HI_STREAM).await;
+        assert_eq!(answer.header("x-holm-model"), Some("other"), "{answer:?}");
+    }
+    assert_eq!((standin.count(), other.count()), (4, 3));
+}
+
+#[tokio::test]
+async fn an_answer_to_who_asks_for_a_stream_is_known_by_how_it_begins() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0 => with(200, "text/plain", &STREAM.concat()),
+        1 => with(200, "text/plain", &format!(": hi\n\n{}", STREAM.concat())),
+        2 => json(200, ANSWER),
+        _ => json(200, "{\"half\":"),
+    })
+    .await;
+    stage.model("m", &standin);
+    for _ in 0..2 {
+        let answer = stage.chat("m", HI_STREAM).await;
+        assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+        assert!(answer.text.ends_with(STREAM[3]), "{answer:?}");
+    }
+    // A server that knows no streams: the caller gets what there is.
+    let answer = stage.chat("m", HI_STREAM).await;
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.text, ANSWER);
+    let usage = stage.usage(3).await;
+    assert_eq!((usage.input, usage.output, usage.estimated), (30, 15, 0));
+    stage.chat("m", HI_STREAM).await.is(502, "MODEL_PROVIDER_FAILED");
 }
 
 #[tokio::test]
