@@ -170,6 +170,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         runners.requests_max,
         meter.points_max,
         limits.objects_max,
+        limits.objects_bytes_max,
         limits.bare_list_max,
         limits.list_bytes_max,
         limits.sandbox_drives_max,
