@@ -7,10 +7,14 @@
 //! are due at both occurrences of a repeated time.
 
 use crate::Timestamp;
+use croner::Direction;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{ToSpan, Zoned, civil};
+use std::iter::successors;
 
+/// What makes a field mean every value.
+const EVERY: [char; 2] = ['*', '?'];
 const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
 /// Longest line in bytes; longer than anything a person writes.
 const LENGTH_MAX: usize = 256;
@@ -47,6 +51,8 @@ pub enum BadCron {
 pub struct Cron {
     line: croner::Cron,
     zone: TimeZone,
+    /// Whether it names times of day, as opposed to a rhythm.
+    is_fixed: bool,
 }
 
 impl Cron {
@@ -73,7 +79,8 @@ impl Cron {
         {
             return Err(BadCron::Never);
         }
-        let cron = Self { line, zone: TimeZone::UTC };
+        let is_fixed = !fields[..2].iter().any(|field| field.contains(EVERY));
+        let cron = Self { line, zone: TimeZone::UTC, is_fixed };
         cron.next_after(REFERENCE).ok_or(BadCron::Never)?;
         Ok(cron)
     }
@@ -90,13 +97,62 @@ impl Cron {
     /// Returns the first time after `time` at which it is due.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         let from = self.local(time)?;
-        self.line.find_next_occurrence(&from, false).ok().map(|next| instant(&next))
+        if !self.is_fixed {
+            return self.line.find_next_occurrence(&from, false).ok().map(|next| instant(&next));
+        }
+        let shown = self.shown(from.datetime(), false, Direction::Forward);
+        let shown = successors(shown, |at| self.shown(*at, false, Direction::Forward));
+        let mut due = shown.map_while(|at| self.first_instant(at));
+        due.find(|due| *due > from.timestamp()).map(timestamp)
     }
 
     /// Returns the last time up to and including `time` at which it was due.
     pub fn latest_until(&self, time: Timestamp) -> Option<Timestamp> {
         let from = self.local(time)?;
-        self.line.find_previous_occurrence(&from, true).ok().map(|last| instant(&last))
+        if !self.is_fixed {
+            return self.line.find_previous_occurrence(&from, true).ok().map(|last| instant(&last));
+        }
+        // While clocks show times again, everything up to the end of those was due before.
+        let end = from.datetime().checked_add(self.repeated_s(&from).seconds()).ok()?;
+        let shown = self.shown(end, true, Direction::Backward);
+        let shown = successors(shown, |at| self.shown(*at, false, Direction::Backward));
+        let mut due = shown.map_while(|at| self.first_instant(at));
+        due.find(|due| *due <= from.timestamp()).map(timestamp)
+    }
+
+    /// Returns the nearest date and time that the line names, as if clocks were never set.
+    fn shown(
+        &self,
+        from: civil::DateTime,
+        inclusive: bool,
+        direction: Direction,
+    ) -> Option<civil::DateTime> {
+        let from = from.to_zoned(TimeZone::UTC).ok()?;
+        let found = match direction {
+            Direction::Forward => self.line.find_next_occurrence(&from, inclusive),
+            Direction::Backward => self.line.find_previous_occurrence(&from, inclusive),
+        };
+        found.ok().map(|found| found.datetime())
+    }
+
+    /// Returns when clocks first show this time or, if they never do, a later one. A later time
+    /// never gives an earlier instant.
+    fn first_instant(&self, at: civil::DateTime) -> Option<jiff::Timestamp> {
+        let found = self.zone.to_ambiguous_timestamp(at);
+        if let AmbiguousOffset::Gap { before, .. } = found.offset() {
+            // Clocks that were not set forward would show it then: after the others were.
+            let after = before.to_timestamp(at).ok()?.checked_add(1.second()).ok()?;
+            return self.zone.preceding(after).next().map(|change| change.timestamp());
+        }
+        found.earlier().ok()
+    }
+
+    /// Returns how many seconds clocks show twice around this time.
+    fn repeated_s(&self, time: &Zoned) -> i32 {
+        match self.zone.to_ambiguous_timestamp(time.datetime()).offset() {
+            AmbiguousOffset::Fold { before, after } => before.seconds() - after.seconds(),
+            AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => 0,
+        }
     }
 
     /// Converts to the zone's local time, cut to whole seconds because a cron line is no finer.
@@ -123,13 +179,18 @@ fn has_a_date(parser: &CronParser, [day, month, weekday]: [&str; 3]) -> bool {
 }
 
 fn instant(time: &Zoned) -> Timestamp {
-    Timestamp::from_ms(time.timestamp().as_millisecond())
+    timestamp(time.timestamp())
+}
+
+fn timestamp(time: jiff::Timestamp) -> Timestamp {
+    Timestamp::from_ms(time.as_millisecond())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn next(line: &str, from: &str) -> String {
         Cron::parse(line).unwrap().next_after(from.parse().unwrap()).unwrap().to_string()
@@ -167,6 +228,46 @@ mod tests {
             Cron::parse("* * * * *").unwrap().in_zone("Europe/Nowhere").unwrap_err(),
             BadCron::Zone
         );
+    }
+
+    #[test]
+    fn each_of_several_fixed_times_is_due_once_when_clocks_are_set() {
+        for (line, spring, autumn) in [
+            (
+                "0 2,14 * * *",
+                ["29T01:00", "29T12:00", "30T00:00"],
+                ["25T00:00", "25T13:00", "26T01:00"],
+            ),
+            (
+                "0,30 2 * * *",
+                ["29T01:00", "30T00:00", "30T00:30"],
+                ["25T00:00", "25T00:30", "26T01:00"],
+            ),
+            (
+                "0 2-4 * * *",
+                ["29T01:00", "29T02:00", "30T00:00"],
+                ["25T00:00", "25T02:00", "25T03:00"],
+            ),
+            (
+                "15 2-3/1 * * *",
+                ["29T01:00", "29T01:15", "30T00:15"],
+                ["25T00:15", "25T02:15", "26T01:15"],
+            ),
+        ] {
+            let spring = spring.map(|time| format!("2026-03-{time}"));
+            assert_eq!(in_berlin(line, "2026-03-28T20:00:00Z", 3), spring, "{line}");
+            let autumn = autumn.map(|time| format!("2026-10-{time}"));
+            assert_eq!(in_berlin(line, "2026-10-24T20:00:00Z", 3), autumn, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_time_of_a_day_that_a_zone_left_out_is_due_when_the_next_day_begins() {
+        let cron = Cron::parse("0 5,17 * * *").unwrap().in_zone("Pacific/Apia").unwrap();
+        // Samoa went from 29 to 31 December 2011.
+        let begin = "2011-12-30T10:00:00Z".parse().unwrap();
+        assert_eq!(cron.next_after("2011-12-30T04:00:00Z".parse().unwrap()), Some(begin));
+        assert_eq!(cron.latest_until("2011-12-30T14:59:00Z".parse().unwrap()), Some(begin));
     }
 
     #[test]
@@ -225,12 +326,11 @@ mod tests {
         /// Looking back finds what looking forward would have found, even where clocks are set.
         #[test]
         fn backwards_and_forwards_agree(
-            line in "([0-9]|[1-5][0-9]|\\*|\\*/7) ([0-9]|1[0-9]|2[0-3]|\\*|\\*/5) (\\*|[1-9]|[12][0-8]) \\* (\\*|MON|SUN)",
-            zone in proptest::sample::select(&["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"][..]),
-            ms in 1_767_225_600_000..1_830_297_600_000_i64,
+            line in "([0-9]|[1-5][0-9]|0,30|5-9|0-50/7|\\*|\\*/7) ([0-9]|1[0-9]|2[0-3]|0,[1-4]|2,14|0-4|0-23/2|\\*|\\*/5) (\\*|[1-9]|[12][0-8]) \\* (\\*|MON|SUN)",
+            zone in zones(),
+            time in times(),
         ) {
             let cron = Cron::parse(&line).unwrap().in_zone(zone).unwrap();
-            let time = Timestamp::from_ms(ms);
             let next = cron.next_after(time).unwrap();
             prop_assert!(next > time);
             prop_assert_eq!(cron.latest_until(next), Some(next));
@@ -238,5 +338,61 @@ mod tests {
             prop_assert!(last <= time);
             prop_assert_eq!(cron.next_after(last), Some(next));
         }
+
+        /// A list is due when one of its times is.
+        #[test]
+        fn a_line_of_several_times_is_as_many_lines(
+            minutes in proptest::collection::btree_set(0..60_u32, 1..4),
+            hours in proptest::collection::btree_set(0..5_u32, 1..4),
+            zone in zones(),
+            time in times(),
+        ) {
+            let cron = |minutes: &str, hours: &str| {
+                Cron::parse(&format!("{minutes} {hours} * * *")).unwrap().in_zone(zone).unwrap()
+            };
+            let list = |values: &BTreeSet<u32>| {
+                values.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+            };
+            let all = cron(&list(&minutes), &list(&hours));
+            let each = minutes.iter().flat_map(|minute| {
+                hours.iter().map(|hour| cron(&minute.to_string(), &hour.to_string()))
+            });
+            let each: Vec<Cron> = each.collect();
+            prop_assert_eq!(all.next_after(time), each.iter().map(|one| one.next_after(time).unwrap()).min());
+            prop_assert_eq!(all.latest_until(time), each.iter().map(|one| one.latest_until(time).unwrap()).max());
+        }
+    }
+
+    /// Zones whose clocks are set at different hours, two of them at midnight.
+    fn zones() -> impl Strategy<Value = &'static str> {
+        proptest::sample::select(
+            &[
+                "UTC",
+                "Europe/Berlin",
+                "America/New_York",
+                "Australia/Lord_Howe",
+                "Asia/Kolkata",
+                "Africa/Cairo",
+                "America/Santiago",
+            ][..],
+        )
+    }
+
+    /// Times of two years, half of them within a day of one at which some clock is set.
+    fn times() -> impl Strategy<Value = Timestamp> {
+        let changes = [
+            "2026-03-29T01:00:00Z",
+            "2026-10-25T01:00:00Z",
+            "2026-04-23T22:00:00Z",
+            "2026-10-29T21:00:00Z",
+            "2026-04-05T03:00:00Z",
+            "2026-09-06T04:00:00Z",
+        ];
+        let changes = changes.map(|time| time.parse::<Timestamp>().unwrap());
+        let near = (proptest::sample::select(changes.to_vec()), -86_400_000..86_400_000_i64);
+        prop_oneof![
+            (1_767_225_600_000..1_830_297_600_000_i64).prop_map(Timestamp::from_ms),
+            near.prop_map(|(change, ms)| change.plus_ms(ms)),
+        ]
     }
 }
