@@ -1,5 +1,6 @@
 //! Transactions, and every difference between the two databases that store functions need to know.
 
+mod attempt;
 mod revisions;
 mod undo;
 
@@ -20,9 +21,9 @@ use undo::Undo;
 pub struct Tx<'c> {
     pub(super) conn: Conn<'c>,
     pub(super) shared: &'c Shared,
-    /// Revision of the next change, once one was recorded.
     /// A horizon of the feed that was known before this transaction began.
     horizon: i64,
+    /// Revision of the next change, once one was recorded.
     next_revision: Option<i64>,
     recorded: Recorded,
     /// The names that an object refers to, if a statement has fetched them along the way.
@@ -61,8 +62,8 @@ impl<'c> Tx<'c> {
         Self {
             conn,
             shared,
-            next_revision: None,
             horizon: shared.horizon.reached(),
+            next_revision: None,
             recorded: Recorded::default(),
             references: None,
             broken: false,

@@ -3,6 +3,7 @@
 
 use crate::common::{Place, agent, on_both, workspace};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::feed::{self, Act, Change, NewChange};
 use store::resources::{self, Stored};
@@ -14,6 +15,7 @@ on_both!(
     a_follower_sees_each_write_once_and_in_order,
     a_follower_of_a_workspace_sees_nothing_else,
     an_undone_write_leaves_no_change,
+    an_undone_part_of_a_write_leaves_no_change,
     a_position_that_is_no_longer_kept_is_gone,
     revisions_grow_across_a_restart,
 );
@@ -105,6 +107,35 @@ async fn an_undone_write_leaves_no_change(place: Place) {
         first(&store, 1, 0).await.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(),
         ["b"]
     );
+}
+
+async fn an_undone_part_of_a_write_leaves_no_change(place: Place) {
+    let store = place.open().await;
+    let undone = Arc::new(Mutex::new(Vec::new()));
+    let (told, again) = (Arc::clone(&undone), Arc::clone(&undone));
+    let part = move |tx: &mut Tx<'_>, name: &'static str| {
+        let told = Arc::clone(&told);
+        tx.if_undone(move || told.lock().unwrap().push(name));
+        resources::insert(tx, agent(&tx.world().clone(), name)).map(drop)
+    };
+    let work = move |tx: &mut Tx<'_>| {
+        // The database may have asked for a repetition.
+        again.lock().unwrap().clear();
+        part(tx, "a")?;
+        let refused = tx.attempt(|tx| {
+            part(tx, "b")?;
+            Err::<(), _>(Error::Busy { limit: 0 })
+        });
+        assert!(matches!(refused, Err(Error::Busy { .. })));
+        tx.attempt(|tx| part(tx, "c"))?;
+        part(tx, "d")
+    };
+    store.write(work).await.unwrap();
+    let seen = first(&store, 3, 0).await;
+    let names: Vec<&str> = seen.iter().map(|change| change.name.as_str()).collect();
+    assert_eq!(names, ["a", "c", "d"]);
+    assert!(seen.is_sorted_by(|one, next| one.revision < next.revision));
+    assert_eq!(*undone.lock().unwrap(), ["b"]);
 }
 
 async fn a_position_that_is_no_longer_kept_is_gone(place: Place) {

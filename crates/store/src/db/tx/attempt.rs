@@ -1,0 +1,46 @@
+//! Parts of a transaction that can be undone alone.
+
+use super::{Conn, Recorded, Tx};
+use crate::Error;
+use std::mem;
+
+impl Tx<'_> {
+    /// Runs `work`. An error of `work` undoes what it did, and leaves the rest of the transaction as
+    /// it was, unless it was the database that failed.
+    pub fn attempt<T, E: From<Error>>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.command("SAVEPOINT attempt")?;
+        let next_revision = self.next_revision;
+        let fresh = Recorded { newest: self.recorded.newest, ..Recorded::default() };
+        let mut before = mem::replace(&mut self.recorded, fresh);
+        let result = work(self);
+        if result.is_ok() {
+            let made = mem::take(&mut self.recorded);
+            before.changes.extend(made.changes);
+            before.trimmed_to = before.trimmed_to.max(made.trimmed_to);
+            before.leapt |= made.leapt;
+            before.undo.join(made.undo);
+        } else {
+            self.next_revision = next_revision;
+            self.references = None;
+        }
+        self.recorded = before;
+        if !self.broken {
+            if result.is_err() {
+                self.command("ROLLBACK TO SAVEPOINT attempt")?;
+            }
+            self.command("RELEASE SAVEPOINT attempt")?;
+        }
+        result
+    }
+
+    fn command(&mut self, sql: &str) -> Result<(), Error> {
+        let result = match &mut self.conn {
+            Conn::Sqlite(conn) => conn.execute_batch(sql).map_err(Error::from),
+            Conn::Postgres(link) => link.batch(sql),
+        };
+        self.note(result)
+    }
+}
