@@ -189,6 +189,23 @@ impl Queue {
         }
     }
 
+    /// Checks whether the workspace may have one more execution that has not ended.
+    pub fn require_open(
+        &self,
+        tx: &mut Tx<'_>,
+        workspace: &WorkspaceId,
+        caller: Caller,
+    ) -> Result<(), StartError> {
+        let max = match caller {
+            Caller::Member => self.0.settings.open_max,
+            Caller::Stranger => self.0.settings.open_public_max,
+        };
+        if executions::count_open(tx, workspace, max.into())? >= i64::from(max) {
+            return Err(StartError::Crowded { max });
+        }
+        Ok(())
+    }
+
     /// Refuses an execution that would have to wait: for slots of the machines, or because its
     /// workspace already has its share of them.
     fn require_room(&self, tx: &mut Tx<'_>, execution: &Execution) -> Result<(), StartError> {

@@ -1,21 +1,54 @@
 //! Fires the cron triggers of jobs and deployments. Each server watches the clock, and the first one
 //! starts the execution.
 //!
-//! One transaction locks the row, decides what is due, moves the trigger's mark and starts the
-//! execution. So each due time starts exactly one execution, whatever is killed when.
+//! One transaction locks the row, decides what is due, moves the triggers' marks and starts the
+//! executions. So each due time starts exactly one execution, whatever is killed when. A trigger
+//! that is refused undoes only what it began itself.
 
 use super::rows;
+use crate::billing;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::executions::triggered::Triggered;
+use jobs::Caller;
 use jobs::cron::{Due, Steps, Timed, steps};
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use store::Tx;
 use store::cron as marks;
 use types::Timestamp;
 use types::ids::ResourceId;
+use types::parts::{Lifecycle, Status};
+
+/// The type of events about triggers that were refused.
+const EVENT: &str = "cron";
+/// Most triggers whose last refusals are kept among the events of an object, so that they leave room
+/// for the others.
+const EVENTS_MAX: usize = 10;
+
+/// The cron triggers of one version of an object. Lines are costly to parse, so that is done before
+/// the transaction that writes.
+struct Parsed {
+    version: i64,
+    timed: Vec<Timed>,
+}
+
+impl Parsed {
+    fn of<K: Triggered>(held: &Held<K>) -> Self {
+        let triggers = held.wish.triggers().iter().filter(|_| held.wish.enabled());
+        Self { version: held.row.version, timed: triggers.filter_map(Timed::of).collect() }
+    }
+
+    fn look<K: Triggered>(
+        &self,
+        tx: &mut Tx<'_>,
+        held: &Held<K>,
+        now: Timestamp,
+    ) -> Result<Steps, Error> {
+        Ok(steps(&self.timed, &marks::list(tx, &held.row.id)?, held.row.updated_at, now))
+    }
+}
 
 /// Returns when the cron triggers of an object need attention: now, if marks are out of date.
 pub(super) fn due<K: Triggered>(
@@ -24,76 +57,106 @@ pub(super) fn due<K: Triggered>(
     held: &Held<K>,
 ) -> Result<Option<Timestamp>, Error> {
     let now = control.world.now();
-    let steps = look(tx, held, now)?;
+    let steps = Parsed::of(held).look(tx, held, now)?;
     let at_once = !(steps.moved.is_empty() && steps.removed.is_empty());
     Ok(if at_once { Some(now) } else { steps.next })
 }
 
 /// Starts what is due, and sets the alarm for what comes next.
 pub(super) async fn fire<K: Triggered>(control: &Control, id: &ResourceId) -> Result<(), Error> {
-    let mut refused = BTreeSet::new();
-    loop {
-        let (of, row, without) = (control.clone(), id.clone(), refused.clone());
-        match control.store.write(move |tx| fire_in::<K>(&of, tx, &row, &without)).await {
-            Ok(next) => {
-                control.workloads.alarm.set(id.clone(), K::NAME, next);
-                return Ok(());
-            }
-            // Everything that was begun is undone, and the others are fired without this one.
-            Err(Stopped::Refused { trigger, error }) => {
-                tracing::warn!(%error, %id, trigger, "a cron trigger could not start anything");
-                refused.insert(trigger);
-            }
-            Err(Stopped::Failed(error)) => return Err(error),
-        }
+    let row = id.clone();
+    let read = move |tx: &mut Tx<'_>| {
+        Ok::<_, Error>(rows::find::<K>(tx, &row)?.map(|held| Parsed::of(&held)))
+    };
+    let Some(parsed) = control.store.read(read).await? else { return Ok(()) };
+    let (of, row, parsed) = (control.clone(), id.clone(), Arc::new(parsed));
+    let fired = control.store.write(move |tx| fire_in::<K>(&of, tx, &row, &parsed)).await?;
+    if let Some(first) = fired.refused.first() {
+        let (refused, trigger, reason) = (fired.refused.len(), &first.due.trigger, &first.reason);
+        tracing::warn!(%id, refused, trigger, reason, "cron triggers could not start anything");
     }
+    control.workloads.alarm.set(id.clone(), K::NAME, fired.next);
+    Ok(())
 }
 
-/// Why a transaction that fires triggers is undone.
-enum Stopped {
-    Failed(Error),
-    /// What a trigger is due to start is refused.
-    Refused {
-        trigger: String,
-        error: Error,
-    },
+/// What a transaction did.
+#[derive(Default)]
+struct Fired {
+    refused: Vec<Refused>,
+    /// When to look again.
+    next: Option<Timestamp>,
 }
 
-impl<E: Into<Error>> From<E> for Stopped {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
+/// A due time that started nothing. It is not tried later, because it has passed.
+struct Refused {
+    due: Due,
+    reason: String,
 }
 
-/// Starts what is due, without the triggers that were `refused`. Their due times are not tried
-/// later, because they have passed.
 fn fire_in<K: Triggered>(
     control: &Control,
     tx: &mut Tx<'_>,
     id: &ResourceId,
-    refused: &BTreeSet<String>,
-) -> Result<Option<Timestamp>, Stopped> {
-    let Some(held) = rows::lock::<K>(tx, id)? else { return Ok(None) };
+    parsed: &Parsed,
+) -> Result<Fired, Error> {
+    let Some(held) = rows::lock::<K>(tx, id)? else { return Ok(Fired::default()) };
     let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
-        return Ok(None);
+        return Ok(Fired::default());
     };
-    let steps = look(tx, &held, control.world.now())?;
+    let now = control.world.now();
+    let steps = match parsed.version == held.row.version {
+        true => parsed.look(tx, &held, now)?,
+        false => Parsed::of(&held).look(tx, &held, now)?,
+    };
     for mark in &steps.moved {
         marks::put(tx, id, mark)?;
     }
     for trigger in &steps.removed {
         marks::remove(tx, id, trigger)?;
     }
-    for due in steps.due.iter().filter(|due| !refused.contains(&due.trigger)) {
-        begin(&context, tx, &held, due)?;
-    }
-    Ok(steps.next)
+    let refused = begin_all(&context, tx, &held, steps.due)?;
+    note(tx, held, &refused, now)?;
+    Ok(Fired { refused, next: steps.next })
 }
 
-fn look<K: Triggered>(tx: &mut Tx<'_>, held: &Held<K>, now: Timestamp) -> Result<Steps, Error> {
-    let triggers = held.wish.triggers().iter().filter(|_| held.wish.enabled());
-    let timed: Vec<Timed> = triggers.filter_map(Timed::of).collect();
-    Ok(steps(&timed, &marks::list(tx, &held.row.id)?, held.row.updated_at, now))
+/// Starts the executions of all due times, and returns those that were refused.
+fn begin_all<K: Triggered>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    all: Vec<Due>,
+) -> Result<Vec<Refused>, Error> {
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    // What the workspace as a whole may not do is asked once, not for each of many triggers.
+    if let Some(reason) = refusal(may_start(context, tx))? {
+        let refused = |due| Refused { due, reason: reason.clone() };
+        return Ok(all.into_iter().map(refused).collect());
+    }
+    let mut refused = Vec::new();
+    for due in all {
+        if let Some(reason) = refusal(tx.attempt(|tx| begin(context, tx, held, &due)))? {
+            refused.push(Refused { due, reason });
+        }
+    }
+    Ok(refused)
+}
+
+/// Checks whether the workspace may start anything at all.
+fn may_start(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+    let member = &context.member;
+    billing::allow(tx, &member.account, &member.workspace_name, context.world().now())?;
+    Ok(context.control.queue.require_open(tx, &member.workspace, Caller::Member)?)
+}
+
+/// Returns why something was refused, if it was. Errors of the database are none of the trigger's.
+fn refusal(result: Result<(), Error>) -> Result<Option<String>, Error> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(Error::Store(error)) => Err(Error::Store(error)),
+        Err(error) => Ok(Some(error.to_string())),
+    }
 }
 
 /// Starts the execution of one due time.
@@ -102,14 +165,48 @@ fn begin<K: Triggered>(
     tx: &mut Tx<'_>,
     held: &Held<K>,
     due: &Due,
-) -> Result<(), Stopped> {
+) -> Result<(), Error> {
     let mut triggers = held.wish.triggers().iter();
     let trigger = triggers.find(|trigger| trigger.id.as_deref() == Some(due.trigger.as_str()));
     let name = due.execution_name(context.world());
-    K::start_due(context, tx, held, trigger, name).map_err(|error| match error {
-        Error::Store(error) => Stopped::Failed(Error::Store(error)),
-        error => Stopped::Refused { trigger: due.trigger.clone(), error },
-    })
+    K::start_due(context, tx, held, trigger, name)
+}
+
+/// Tells the owner of triggers that they were refused, in the events of the object.
+fn note<K: Triggered>(
+    tx: &mut Tx<'_>,
+    held: Held<K>,
+    refused: &[Refused],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut state = held.state.clone();
+    if refused.is_empty() || !K::lifecycle(&mut state).is_some_and(|it| record(it, refused, now)) {
+        return Ok(());
+    }
+    rows::put_state(tx, held, state).map(drop)
+}
+
+/// Records refusals in place of earlier ones of the same triggers. Returns whether it did: the last
+/// event of an object that is not deployed yet, or failed, tells what to do about that.
+fn record(lifecycle: &mut Lifecycle, refused: &[Refused], now: Timestamp) -> bool {
+    let last = lifecycle.events.last().map(|last| last.status);
+    let Some(status) = last.filter(|status| *status != Status::Failed) else { return false };
+    let left_out = refused.len().saturating_sub(EVENTS_MAX);
+    for Refused { due, reason } in &refused[left_out..] {
+        let beginning = format!("the trigger `{}`, due", due.trigger);
+        let is_old = |message: &String| message.starts_with(&beginning);
+        lifecycle.events.retain(|one| one.kind != EVENT || !one.message.iter().any(is_old));
+        let message = format!("{beginning} at {}, could not start anything: {reason}", due.at);
+        lifecycle.record(EVENT, status, message, now);
+    }
+    let all = lifecycle.events.iter().filter(|one| one.kind == EVENT).count();
+    let mut excess = all.saturating_sub(EVENTS_MAX);
+    lifecycle.events.retain(|one| {
+        let is_kept = one.kind != EVENT || excess == 0;
+        excess -= usize::from(!is_kept);
+        is_kept
+    });
+    true
 }
 
 #[cfg(test)]

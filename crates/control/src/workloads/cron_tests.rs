@@ -1,3 +1,4 @@
+use super::super::expiry;
 use super::*;
 use crate::domains::{Leads, Lookup, NoAnswer};
 use crate::machine::Wait;
@@ -13,7 +14,9 @@ use store::executions::Query;
 use store::identity::workspaces;
 use store::resources::Order;
 use store::{Store, Target};
+use types::KindName;
 use types::World;
+use types::ids::WorkspaceId;
 use types::kinds::{Agent, Job};
 
 struct NoDns;
@@ -164,6 +167,16 @@ impl Servers {
         self.write(move |context, tx| {
             crate::engine::create(context, tx, &[], wish())?;
             Ok(Held::<Job>::get(context, tx, &[], "j")?.row.id)
+        })
+        .await
+    }
+
+    /// Returns the messages of the job's events about triggers.
+    async fn notes(&self) -> Vec<String> {
+        self.write(|context, tx| {
+            let events = Held::<Job>::get(context, tx, &[], "j")?.state.events;
+            let notes = events.into_iter().filter(|event| event.kind == EVENT);
+            Ok(notes.filter_map(|event| event.message).collect())
         })
         .await
     }
@@ -327,4 +340,99 @@ async fn a_trigger_of_which_one_call_is_refused_makes_none_of_its_calls() {
         fire::<Agent>(&servers.apps[0], &agent).await.unwrap();
         assert_eq!(servers.write(count).await, 2, "the two calls of the other trigger");
     }
+}
+
+/// Returns a server in whose workspaces two executions may be open, with a job of many triggers.
+async fn crowded() -> (Servers, ResourceId) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::Sqlite { file: folder.path().join("holm.db") };
+    let mut settings = settings();
+    settings.jobs.open_max = 2;
+    let servers = Servers::with(settings, target, folder, 1, "2026-05-01T00:05:00Z").await;
+    let triggers: Vec<Value> =
+        (0..100).map(|number| every(&format!("t{number:02}"), "0 * * * *")).collect();
+    let job = servers.make(json!(triggers)).await;
+    servers.look(&job).await;
+    (servers, job)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_transaction_does_with_all_triggers_that_are_refused() {
+    let (servers, job) = crowded().await;
+    for (now, refused) in [("2026-05-01T01:05:00Z", 98), ("2026-05-01T02:05:00Z", 100)] {
+        servers.clock.store(time(now), Ordering::SeqCst);
+        let (control, id) = (servers.apps[0].clone(), job.clone());
+        let fired = servers.write(move |context, tx| {
+            let parsed = Parsed::of(&Held::<Job>::get(context, tx, &[], "j")?);
+            let fired = fire_in::<Job>(&control, tx, &id, &parsed)?;
+            Ok((fired.refused.len(), fired.next.map(Timestamp::ms)))
+        });
+        assert_eq!(fired.await, (refused, Some(time(now) + 55 * MINUTE)));
+        servers.look(&job).await;
+        assert_eq!(servers.fired(&mut BTreeSet::new()).await.len(), 2, "nothing is tried again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_reads_which_triggers_were_refused_and_why() {
+    let (servers, job) = crowded().await;
+    assert_eq!(servers.notes().await, [""; 0]);
+    for hour in ["01", "02"] {
+        servers.clock.store(time(&format!("2026-05-01T{hour}:05:00Z")), Ordering::SeqCst);
+        servers.look(&job).await;
+        let notes = servers.notes().await;
+        assert_eq!(notes.len(), EVENTS_MAX, "{notes:?}");
+        for (number, note) in (90..).zip(&notes) {
+            let begin = format!("the trigger `t{number}`, due at 2026-05-01T{hour}:00:00.000Z,");
+            assert!(note.starts_with(&begin) && note.contains("has 2 executions"), "{note}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_due_in_one_workspace_does_not_wait_for_another() {
+    let (servers, _) = crowded().await;
+    let add = |context: &Context, tx: &mut Tx<'_>| {
+        let main = workspaces::find_by_name(tx, "main")?.unwrap();
+        let other = workspaces::Workspace {
+            id: WorkspaceId::known("wsp_other"),
+            name: "other".into(),
+            ..main.clone()
+        };
+        workspaces::create(tx, &other)?;
+        let (other, _) = rows::context(&context.control, tx, &other.id)?.unwrap();
+        let wish = serde_json::from_value::<Job>(body(&json!([every("h", "0 * * * *")]))).unwrap();
+        crate::engine::create(&other, tx, &[], wish)?;
+        let of = |context: &Context, tx: &mut Tx<'_>| {
+            Held::<Job>::get(context, tx, &[], "j").map(|held| held.row.id)
+        };
+        Ok((main.id, of(context, tx)?, of(&other, tx)?))
+    };
+    let (main, slow, other) = servers.write(add).await;
+    servers.look(&other).await;
+    servers.clock.store(time("2026-05-01T01:05:00Z"), Ordering::SeqCst);
+    let (control, acts) = (servers.apps[0].clone(), Arc::<expiry::Acts>::default());
+    // The other rows of the workspace take long.
+    let mut busy = Vec::new();
+    for _ in 0..expiry::WORKSPACE_AT_ONCE {
+        busy.push(acts.slots.take(Some(&main)).await);
+    }
+    for (id, due) in [(&slow, "2026-05-01T00:59:00Z"), (&other, "2026-05-01T01:00:00Z")] {
+        control.workloads.alarm.set(id.clone(), KindName::Job, Some(due.parse().unwrap()));
+    }
+    let (store, mut commits) = (control.store.clone(), control.store.commits());
+    let following = tokio::spawn(expiry::follow(control, acts));
+    let open = async |workspace: WorkspaceId| {
+        let count = move |tx: &mut Tx<'_>| store::executions::count_open(tx, &workspace, 100);
+        store.read(count).await.unwrap()
+    };
+    while open(WorkspaceId::known("wsp_other")).await == 0 {
+        commits.changed().await.unwrap();
+    }
+    assert_eq!(open(main.clone()).await, 0);
+    drop(busy);
+    while open(main.clone()).await == 0 {
+        commits.changed().await.unwrap();
+    }
+    following.abort();
 }

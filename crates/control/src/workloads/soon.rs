@@ -80,7 +80,7 @@ async fn look_until_done(
 
 /// Returns the workspace of a row, as far as it can be found out: the work itself says what is
 /// wrong.
-async fn workspace_of(control: &Control, id: &ResourceId) -> Option<WorkspaceId> {
+pub(super) async fn workspace_of(control: &Control, id: &ResourceId) -> Option<WorkspaceId> {
     let id = id.clone();
     let row = control.store.read(move |tx| resources::find_by_id(tx, &id)).await;
     Some(row.ok()??.workspace)
