@@ -58,7 +58,7 @@ fn due_since(
     next.map(|next| if is_ahead(schedule, since, now) { now } else { next })
 }
 
-/// Returns when a schedule last fired or, before that, was created.
+/// Returns when a schedule last fired or got its value or, before that, was created.
 fn since(held: &Held<Schedule>) -> Timestamp {
     held.state.unwrap_or(held.row.created_at)
 }
@@ -210,13 +210,36 @@ fn order(input: &SandboxScheduleInput) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::Kind;
+
+    fn schedule(kind: &str, value: &str) -> Schedule {
+        serde_json::from_value(json!({ "type": kind, "value": value })).unwrap()
+    }
+
+    #[test]
+    fn another_value_is_due_no_earlier_than_the_change() {
+        let time = |text: &str| text.parse::<Timestamp>().unwrap();
+        let created_at = time("2026-05-01T07:00:00Z");
+        let (fired, now) = (Some(time("2026-05-01T08:00:00Z")), time("2026-05-01T12:00:00Z"));
+        let due = |wish: &Schedule, state: Option<Timestamp>| {
+            due_since(wish, state.unwrap_or(created_at), state.is_some(), now)
+        };
+        let (old, new) = (schedule("cron", "0 8 * * *"), schedule("cron", "0 10 * * *"));
+        for state in [None, fired] {
+            let changed = new.next_state(Some((&old, &state)), now);
+            assert_eq!(due(&new, changed), Some(time("2026-05-02T10:00:00Z")));
+            // Another input leaves the times as they are.
+            assert_eq!(old.next_state(Some((&old, &state)), now), state);
+        }
+        // What fired before is not the one time.
+        let once = schedule("at", "2026-05-01T13:00:00Z");
+        let changed = once.next_state(Some((&old, &fired)), now);
+        assert_eq!(due(&once, changed), Some(time("2026-05-01T13:00:00Z")));
+    }
 
     #[test]
     fn a_schedule_that_fired_by_a_wrong_clock_goes_on_from_now() {
         let now = Timestamp::from_ms(1_776_300_000_000);
-        let schedule = |kind: &str, value: &str| {
-            serde_json::from_value::<Schedule>(json!({ "type": kind, "value": value })).unwrap()
-        };
         let often = schedule("cron", "*/5 * * * *");
         let day = AHEAD_MAX_S * 1000;
         assert_eq!(due_since(&often, now.plus_ms(3 * day), true, now), Some(now));

@@ -74,7 +74,7 @@ impl Kind for Schedule {
     const NAMING: Naming = Naming::Server { prefix: "schedule" };
     const NAME_AT: &'static [&'static str] = &["id"];
 
-    /// Time at which the schedule last fired.
+    /// Time from which it counts: when it last fired, or got the value that it has now.
     type State = Option<Timestamp>;
 
     fn head(&self) -> &dyn Head {
@@ -121,6 +121,19 @@ impl Kind for Schedule {
         visit_map(env.map(|Sensitive(env)| env), "input.env", visit);
     }
 
+    /// A recurring schedule with another value starts over from the change.
+    fn next_state(
+        &self,
+        old: Option<(&Self, &Option<Timestamp>)>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let (old, state) = old?;
+        if (old.kind, &old.value) == (self.kind, &self.value) {
+            return *state;
+        }
+        Some(now).filter(|_| self.kind == Some(ScheduleType::Cron))
+    }
+
     fn show(&mut self, stamp: &Stamp, _state: &Option<Timestamp>, _now: Timestamp) {
         self.created_at = Some(stamp.created_at);
         self.sandbox = stamp.parents.last().cloned();
@@ -146,8 +159,8 @@ impl Schedule {
         }
     }
 
-    /// Returns when the schedule is next due, given `time`, when it last fired or was created;
-    /// `None` if it never is again. A one-time schedule that has not fired stays due.
+    /// Returns when the schedule is next due, given `time`, when it last fired, was changed or
+    /// was created; `None` if it never is again. A one-time schedule that has not fired stays due.
     pub fn next_after(&self, time: Timestamp, fired: bool) -> Option<Timestamp> {
         let value = self.value.as_deref()?;
         match self.kind? {
