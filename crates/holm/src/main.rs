@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime.block_on(Box::pin(cli.run())),
         Err(source) => Err(Error::Io { act: "start the threads of the program".into(), source }),
     };
+    let result = result.and_then(|exit| term::written().map(|()| exit));
     result.unwrap_or_else(|error| explain(&error)).into()
 }
 

@@ -1,17 +1,45 @@
 //! Output for the user, or for the program that reads it.
 
+use crate::error::Error;
+use parking_lot::Mutex;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-/// Writes a line to standard output. It is not an error if the reader is gone, for example `head`.
+/// Why output was lost, if any was.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Writes a line to standard output. If that fails, [`written`] says so at the end.
 pub(crate) fn say(line: impl Display) {
-    let _ = writeln!(io::stdout(), "{line}");
+    remember(writeln!(io::stdout(), "{line}"));
 }
 
 /// Writes text without a line break to standard output, and flushes it.
 pub(crate) fn say_part(text: impl Display) {
     let mut out = io::stdout();
-    let _ = write!(out, "{text}").and_then(|()| out.flush());
+    remember(write!(out, "{text}").and_then(|()| out.flush()));
+}
+
+/// Writes bytes as they are to standard output, and flushes it. Returns whether they were written.
+pub(crate) fn say_bytes(bytes: &[u8]) -> bool {
+    let mut out = io::stdout().lock();
+    remember(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// Fails if output was lost, since a command that printed nothing must not look as if it had. It is
+/// not an error if the reader is gone, for example `head`.
+pub(crate) fn written() -> Result<(), Error> {
+    LOST.lock()
+        .take()
+        .map_or(Ok(()), |error| Err(Error::io("write what the command prints")(error)))
+}
+
+/// Remembers a failure. Returns whether there was none.
+fn remember(written: io::Result<()>) -> bool {
+    let Err(error) = written else { return true };
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        LOST.lock().get_or_insert(error);
+    }
+    false
 }
 
 /// Writes a line to standard error, so that programs reading the output do not see it.

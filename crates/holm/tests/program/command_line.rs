@@ -414,3 +414,26 @@ fn the_doctor_speaks_to_programs() {
         .unwrap();
     assert!(text(&ill, 10).contains("cannot be reached"));
 }
+
+/// `/dev/full` takes nothing, like a disk without room.
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let server = Server::start();
+    let key = server.api_key();
+    for arguments in [
+        &["get", "workspaces", "-o", "json"][..],
+        &["keys", "create", "--name", "lost"],
+        &["token"],
+        &["config", "example"],
+    ] {
+        let mut command = holm(server.folder.path());
+        command.env("HOLM_URL", server.url()).env("HOLM_API_KEY", &key).args(arguments);
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let told = text(&command.env("HOLM_WORKSPACE", "main").stdout(full).output().unwrap(), 1);
+        assert!(told.contains("cannot write what the command prints"), "{arguments:?}: {told}");
+        // Nobody is missing anything if the reader has left.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        text(&command.stdout(writer).output().unwrap(), 0);
+    }
+}

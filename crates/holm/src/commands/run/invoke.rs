@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::term;
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Response};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 /// Kinds that answer requests.
 pub(super) const KINDS: [&str; 5] = ["agents", "applications", "functions", "models", "sandboxes"];
@@ -94,9 +94,8 @@ async fn print(workload: &Workload, mut response: Response) -> Result<(), Error>
             term::say_part(term::harmless(&characters.take(&piece)));
             continue;
         }
-        let mut out = io::stdout().lock();
-        if out.write_all(&piece).and_then(|()| out.flush()).is_err() {
-            // The reader has closed the pipe, as `head` does.
+        if !term::say_bytes(&piece) {
+            // The reader has closed the pipe, as `head` does, or there is no room for more.
             return Ok(());
         }
     }
