@@ -3,8 +3,10 @@
 use crate::common::{text, write};
 use crate::pretend::{Answer, Asked, Pretend};
 use serde_json::{Value, json};
-use std::io::Write;
-use std::process::Stdio;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::process::{Command, Stdio};
 
 fn agent(url: &str, active: &str, status: &str) -> Value {
     json!({"metadata": {"name": "helper", "workspace": "main", "url": format!("{url}/main/agents/helper")},
@@ -307,6 +309,43 @@ fn an_image_is_pushed_and_its_newest_tag_printed() {
     assert_eq!(told, "ghcr.io/a/b:1\n");
     let sent = pretend.asked().last().unwrap().json();
     assert!(sent["dockerConfig"].as_str().unwrap().contains("ghcr.io"), "{sent}");
+}
+
+/// What is there already and is neither a file nor a folder is written into, and stays what it is.
+#[test]
+fn a_file_is_copied_into_a_fifo_or_a_device() {
+    let pretend = Pretend::start(|url, asked| match asked.path.contains("/filesystem/") {
+        false => Answer::json(&json!({"metadata": {"url": format!("{url}/main/sandboxes/box")}})),
+        true => Answer { status: 200, headers: Vec::new(), body: "content".into() }
+            .with("Content-Disposition", "attachment".into()),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let (fifo, link) = (place.path().join("fifo"), place.path().join("link"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::os::unix::fs::symlink("fifo", &link).unwrap();
+    // Open for both, so that neither side waits for the other.
+    let mut reader = File::options().read(true).write(true).open(&fifo).unwrap();
+    let copy = |to: &str, exit: i32| {
+        text(&pretend.cli(place.path(), &["cp", "box:/file", to]).output().unwrap(), exit)
+    };
+    for to in ["fifo", "link"] {
+        copy(to, 0);
+        assert!(
+            fifo.symlink_metadata().unwrap().file_type().is_fifo() && link.is_symlink(),
+            "{to}"
+        );
+        let mut read = [0; 7];
+        reader.read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"content", "{to}");
+    }
+    std::os::unix::fs::symlink("/dev/full", place.path().join("full")).unwrap();
+    assert!(copy("full", 1).contains("cannot write full"));
+    assert!(copy("/dev/stdout", 0).starts_with("content"));
+    let to_file = File::create(place.path().join("out")).unwrap();
+    let copied =
+        pretend.cli(place.path(), &["cp", "box:/file", "/dev/stdout"]).stdout(to_file).status();
+    assert!(copied.unwrap().success());
+    assert_eq!(std::fs::read(place.path().join("out")).unwrap(), b"content");
 }
 
 /// A sandbox that tries in every way to write outside the destination of a copy.

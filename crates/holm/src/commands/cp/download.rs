@@ -1,7 +1,7 @@
 //! Copying from a sandbox.
 
 use super::copied::{Copied, tell_left_out};
-use super::destination::{Destination, Name};
+use super::destination::{Destination, Name, Output};
 use super::place::{join, means_content, name_of, parent, plain};
 use crate::client::files::{Found, Listing};
 use crate::client::workload::Workload;
@@ -26,10 +26,10 @@ pub(super) async fn download(sandbox: &Workload, from: &str, to: &Path) -> Resul
     let found = sandbox.open(from).await?;
     match found {
         Found::File(file) => {
-            let (folder, name) = place_of_file(to, name)?;
+            let output = place_of_file(to, name)?;
             let mode = mode_of(sandbox, from).await;
             let bar = Bytes::new(file.content_length().unwrap_or_default());
-            let remote = Remote { path: from.to_owned(), folder, name, mode };
+            let remote = Remote { path: from.to_owned(), output, mode };
             let bytes = fetch(sandbox, &remote, Some(file), &bar).await?;
             bar.finish();
             Ok(Copied { files: 1, bytes })
@@ -41,16 +41,19 @@ pub(super) async fn download(sandbox: &Workload, from: &str, to: &Path) -> Resul
     }
 }
 
-/// Finds where a file goes: into `to` under its own name if that is a folder, else `to` is its new
-/// name.
-fn place_of_file(to: &Path, name: Option<Name>) -> Result<(Destination, Name), Error> {
+/// Finds where a file goes: into `to` under its own name if that is a folder, into `to` itself if
+/// that is a stream, else `to` is its new name.
+fn place_of_file(to: &Path, name: Option<Name>) -> Result<Output, Error> {
     let unnamed = || Error::Usage(format!("{} is no name for a file", to.display()));
     if to.is_dir() {
-        return Ok((open(to)?, name.ok_or_else(unnamed)?));
+        return Ok(Output::File { folder: open(to)?, name: name.ok_or_else(unnamed)? });
+    }
+    if let Some(stream) = Output::stream(to) {
+        return Ok(stream);
     }
     let last = to.file_name().and_then(|last| Name::new(last.to_str()?)).ok_or_else(unnamed)?;
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Ok((open(folder.unwrap_or(Path::new(".")))?, last))
+    Ok(Output::File { folder: open(folder.unwrap_or(Path::new(".")))?, name: last })
 }
 
 /// Finds where a folder goes: into `to` under its own name if that exists, else `to` is made.
@@ -84,8 +87,7 @@ async fn mode_of(sandbox: &Workload, path: &str) -> u32 {
 /// A file to fetch, and its destination.
 struct Remote {
     path: String,
-    folder: Destination,
-    name: Name,
+    output: Output,
     mode: u32,
 }
 
@@ -147,7 +149,8 @@ impl Plan {
                 (Some(name), Some(mode)) => {
                     self.bytes = self.bytes.saturating_add(entry.size);
                     let path = join(path, &entry.name);
-                    self.files.push(Remote { path, folder: folder.clone(), name, mode });
+                    let output = Output::File { folder: folder.clone(), name };
+                    self.files.push(Remote { path, output, mode });
                 }
             }
         }
@@ -176,7 +179,9 @@ async fn fetch(
             },
         };
         match receive(sandbox, file, content, bar).await {
-            Err((Error::Unreachable { .. }, received)) if tries < TRIES => {
+            Err((Error::Unreachable { .. }, received))
+                if tries < TRIES && (received == 0 || file.output.can_begin_again()) =>
+            {
                 bar.take_back(received);
                 tries += 1;
             }
@@ -193,18 +198,18 @@ async fn receive(
     bar: &Bytes,
 ) -> Result<u64, (Error, u64)> {
     let mut received = 0;
-    let act = format!("write {}", file.name.as_str());
+    let act = format!("write {}", file.output);
     let unique = sandbox.world.random_text(UNIQUE_CHARS);
-    let draft = file.folder.begin(&file.name, &unique);
-    let mut draft = draft.map_err(|error| (Error::io(&act)(error), received))?;
+    let writing = file.output.begin(&unique).await;
+    let mut writing = writing.map_err(|error| (Error::io(&act)(error), received))?;
     loop {
         let piece = content.chunk().await;
         let piece = piece.map_err(|source| (sandbox.unreachable(source), received))?;
         let Some(piece) = piece else { break };
-        draft.file.write_all(&piece).map_err(|error| (Error::io(&act)(error), received))?;
+        writing.file().write_all(&piece).map_err(|error| (Error::io(&act)(error), received))?;
         received += piece.len() as u64;
         bar.add(piece.len() as u64);
     }
-    draft.finish(file.mode).map_err(|error| (Error::io(&act)(error), received))?;
+    writing.finish(file.mode).map_err(|error| (Error::io(&act)(error), received))?;
     Ok(received)
 }
