@@ -185,6 +185,16 @@ fn of_two_settings_that_do_not_fit_the_one_that_was_set_is_named() {
 }
 
 #[test]
+fn a_data_folder_without_a_name_is_refused_wherever_it_is_set() {
+    refused("[data]\nfolder = \"\"", &["holm.toml:2: `data.folder` is empty", "./data"]);
+    let by_variable = load_with("", &[("HOLM_DATA__FOLDER", "")]).unwrap_err().to_string();
+    assert!(by_variable.contains("HOLM_DATA__FOLDER: `data.folder` is empty"), "{by_variable}");
+    let flags = [("data.folder", String::new())];
+    let by_flag = load(None, std::iter::empty(), &flags).unwrap_err().to_string();
+    assert!(by_flag.contains("command line: `data.folder` is empty"), "{by_flag}");
+}
+
+#[test]
 fn entries_of_lists_that_nothing_could_match_are_refused() {
     for (key, entry) in [
         ("egress.inside", "http://x"),

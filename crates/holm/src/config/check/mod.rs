@@ -16,6 +16,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     server(config)?;
     spans::spans(config)?;
     counts::counts(config)?;
+    data(config)?;
     store(config)?;
     auth(config)?;
     first_start(config)?;
@@ -94,6 +95,15 @@ fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
         );
     }
     Ok(())
+}
+
+/// Checks the data folder. No text would be the current folder, so that a server started elsewhere
+/// would begin anew.
+fn data(config: &Config) -> Result<(), Wrong> {
+    match config.data.folder.as_os_str().is_empty() {
+        true => wrong("data.folder", "is empty: name a folder, such as ./data or /var/lib/holm"),
+        false => Ok(()),
+    }
 }
 
 fn store(config: &Config) -> Result<(), Wrong> {
