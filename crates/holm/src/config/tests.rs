@@ -201,6 +201,10 @@ fn entries_of_lists_that_nothing_could_match_are_refused() {
         ("egress.no_proxy", "http://x"),
         ("gateway.domains", "https://x"),
         ("gateway.domains", ""),
+        ("gateway.domains", "*.x"),
+        ("builder.inside", "*.lan"),
+        ("images.inside", "*"),
+        ("callbacks.inside", "*.lan"),
         ("runners.labels", ""),
         ("runners.labels", "a b"),
     ] {

@@ -30,10 +30,10 @@ pub(super) fn origin(key: &'static str, text: &str) -> Result<(), Wrong> {
     }
 }
 
-/// True for a host name or an IP address without scheme, port or path, which is what hosts are
+/// True for a host name or an IP address without scheme, port, path or `*`, which is what hosts are
 /// compared with.
 pub(super) fn is_host(text: &str) -> bool {
-    let has_more = |c: char| matches!(c, '/' | '?' | '#' | '@') || c.is_whitespace();
+    let has_more = |c: char| matches!(c, '/' | '?' | '#' | '@' | '*') || c.is_whitespace();
     let is_address = text.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
     is_address || (!text.is_empty() && !text.contains(has_more) && !text.contains(':'))
 }

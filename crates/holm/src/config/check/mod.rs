@@ -161,7 +161,8 @@ fn auth(config: &Config) -> Result<(), Wrong> {
 
 fn domains(config: &Config) -> Result<(), Wrong> {
     if let Some(text) = config.gateway.domains.iter().find(|text| !is_host(text)) {
-        let message = format!("has `{text}`: name hosts alone, such as holm.example.org");
+        let message =
+            format!("has `{text}`: name hosts alone, without `*`, such as holm.example.org");
         return wrong("gateway.domains", message);
     }
     let (domains, acme) = (&config.domains, &config.domains.acme);

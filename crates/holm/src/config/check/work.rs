@@ -83,8 +83,9 @@ pub(super) fn builder(config: &Config) -> Result<(), Wrong> {
         [("builder.inside", &config.builder.inside), ("images.inside", &config.images.inside)];
     for (key, list) in hosts {
         if let Some(text) = list.iter().find(|text| !is_host(text)) {
-            let message =
-                format!("has `{text}`: name hosts alone, such as packages.lan or 10.0.0.7");
+            let message = format!(
+                "has `{text}`: name hosts alone, without `*`, such as packages.lan or 10.0.0.7"
+            );
             return wrong(key, message);
         }
     }
@@ -97,7 +98,8 @@ pub(super) fn callbacks(config: &Config) -> Result<(), Wrong> {
     const KEY: &str = "callbacks.inside";
     let inside = &config.callbacks.inside;
     if let Some(text) = inside.iter().find(|text| !is_host(text)) {
-        return wrong(KEY, format!("has `{text}`: name hosts alone, such as hooks.lan"));
+        let message = format!("has `{text}`: name hosts alone, without `*`, such as hooks.lan");
+        return wrong(KEY, message);
     }
     match inside.iter().find(|text| !is_name_of_another(text)) {
         Some(text) => wrong(
