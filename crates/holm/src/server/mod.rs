@@ -63,7 +63,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Store;
 use threads::Threads;
-use tls::{Certificates, Folder};
+use tls::{Certificates, Folder, Own};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use types::World;
@@ -223,8 +223,7 @@ async fn serve_all(own: Listener, content: Option<Listener>, front: Front, endin
     tokio::join!(at_content, own.serve(front.clone(), ending.clone()));
 }
 
-/// Follows the folder of certificates that the operator provides, and orders certificates for
-/// previews.
+/// Follows the certificates that the operator provides, and orders certificates for previews.
 fn keep_certificates(
     config: &Config,
     certificates: Arc<Certificates>,
@@ -232,6 +231,9 @@ fn keep_certificates(
     world: &World,
     ending: &Ending,
 ) -> Result<(), Error> {
+    if let Some(own) = Own::of(&config.server) {
+        tokio::spawn(own.follow(Arc::clone(&certificates), ending.draining.clone()));
+    }
     if let Some(path) = &config.domains.certificates {
         let folder = Folder::open(path, &certificates)?;
         tokio::spawn(folder.follow(Arc::clone(&certificates), ending.draining.clone()));

@@ -1,4 +1,4 @@
-use super::{CHALLENGE_PROTOCOL, Certificates, Folder, Pair};
+use super::{CHALLENGE_PROTOCOL, Certificates, Folder, Own, Pair};
 use crate::config::{Config, load};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::ServerName;
@@ -147,6 +147,24 @@ async fn a_folder_is_read_again_when_it_changes() {
     }
     std::fs::remove_file(given.path().join("b.org.crt")).unwrap();
     while shown(&certificates, "b.org", WEB).await.as_ref() != Some(&own_certificate) {
+        tokio::task::yield_now().await;
+    }
+    ending.cancel();
+    following.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_servers_own_certificate_is_read_again_when_it_changes() {
+    prepare();
+    let place = tempfile::tempdir().unwrap();
+    let first = write(place.path(), "own", "holm.example.org");
+    let settings = settings(place.path());
+    let certificates = Certificates::open(&settings.server).unwrap().unwrap();
+    assert_eq!(shown(&certificates, "holm.example.org", WEB).await, Some(first));
+    let (own, ending) = (Own::of(&settings.server).unwrap(), CancellationToken::new());
+    let following = tokio::spawn(own.follow(Arc::clone(&certificates), ending.clone()));
+    let renewed = write(place.path(), "own", "holm.example.org");
+    while shown(&certificates, "holm.example.org", WEB).await.as_ref() != Some(&renewed) {
         tokio::task::yield_now().await;
     }
     ending.cancel();

@@ -8,6 +8,8 @@
 //!       └──▶ Waiting ──▶ Ordering ──▶ Failed ──pause──▶ Ordering …  ──TRIES_MAX──▶ GivenUp, until it is wanted anew
 //! ```
 //!
+//! A name that has a certificate is never given up: callers rely on it.
+//!
 //! Workspaces take turns (`turns`), because the authority limits what this server may order in all.
 
 mod order;
@@ -204,8 +206,17 @@ impl Acme {
                 Standing::Held { renew_at }
             }
             Err(error) => {
-                let standing = after_failure(self.standings.get(&name).copied(), self.world.now());
-                tracing::warn!(name, %error, ?standing, "a certificate could not be made");
+                let has_one = self.certificates.has_made(&name);
+                let before = self.standings.get(&name).copied();
+                let standing = after_failure(before, has_one, self.world.now());
+                match has_one {
+                    true => {
+                        tracing::error!(name, %error, ?standing, "a certificate could not be renewed")
+                    }
+                    false => {
+                        tracing::warn!(name, %error, ?standing, "a certificate could not be made")
+                    }
+                }
                 standing
             }
         };
@@ -231,12 +242,14 @@ fn due(standing: Standing, now: Timestamp) -> Option<u32> {
     }
 }
 
-fn after_failure(before: Option<Standing>, now: Timestamp) -> Standing {
+/// Decides when an order that failed is tried again. `has_one` says that the name has a certificate,
+/// which was to be renewed.
+fn after_failure(before: Option<Standing>, has_one: bool, now: Timestamp) -> Standing {
     let tries = match before {
-        Some(Standing::Ordering { tries }) => tries + 1,
+        Some(Standing::Ordering { tries }) => (tries + 1).min(TRIES_MAX),
         _ => 1,
     };
-    if tries >= TRIES_MAX {
+    if tries == TRIES_MAX && !has_one {
         return Standing::GivenUp;
     }
     let pause_s = FIRST_PAUSE_S.saturating_mul(1 << (tries - 1)).min(LONGEST_PAUSE_S);

@@ -6,7 +6,7 @@ fn pauses_grow_and_end() {
     let (mut now, mut standing, mut pauses) =
         (Timestamp::from_ms(0), Standing::Waiting, Vec::new());
     while let Some(tries) = due(standing, now) {
-        standing = after_failure(Some(Standing::Ordering { tries }), now);
+        standing = after_failure(Some(Standing::Ordering { tries }), false, now);
         let Standing::Failed { again_at, .. } = standing else { break };
         assert_eq!(due(standing, Timestamp::from_ms(again_at.ms() - 1)), None);
         pauses.push((again_at.ms() - now.ms()) / 1000);
@@ -19,6 +19,21 @@ fn pauses_grow_and_end() {
         pauses.is_sorted() && pauses.iter().all(|pause| *pause <= LONGEST_PAUSE_S),
         "{pauses:?}"
     );
+}
+
+#[test]
+fn a_renewal_is_never_given_up() {
+    let (mut now, mut standing, mut pause_s) =
+        (Timestamp::from_ms(0), Standing::Held { renew_at: Timestamp::from_ms(0) }, 0);
+    for _ in 0..1000 {
+        let tries = due(standing, now).unwrap();
+        standing = after_failure(Some(Standing::Ordering { tries }), true, now);
+        let Standing::Failed { again_at, .. } = standing else { panic!("{standing:?}") };
+        pause_s = (again_at.ms() - now.ms()) / 1000;
+        assert!(pause_s <= LONGEST_PAUSE_S, "{pause_s}");
+        now = again_at;
+    }
+    assert_eq!(pause_s, LONGEST_PAUSE_S);
 }
 
 #[test]
@@ -72,6 +87,22 @@ async fn a_workspace_with_many_hosts_does_not_delay_another() {
     assert_eq!(ordering(&acme), ["0.a.example", "1.a.example"]);
     acme.begin(&hosts(&[("a", 1000), ("z", 1)]));
     assert_eq!(ordering(&acme), ["0.a.example", "0.z.example", "1.a.example"]);
+}
+
+#[tokio::test]
+async fn a_name_that_has_a_certificate_is_ordered_again_however_often_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acme = acme(folder.path(), 20);
+    let pair = Pair::read(&folder.path().join("own.crt"), &folder.path().join("own.key")).unwrap();
+    acme.certificates.put_made("0.a.example", pair.certified);
+    for (name, given_up) in [("0.a.example", false), ("1.a.example", true)] {
+        acme.standings.insert(name.to_owned(), Standing::Ordering { tries: TRIES_MAX });
+        acme.order(name.to_owned(), WorkspaceId::known("a"));
+        acme.orders.abort_all();
+        let done = acme.orders.join_next_with_id().await.unwrap();
+        acme.finish(done);
+        assert_eq!(acme.standings[name] == Standing::GivenUp, given_up, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -12,25 +12,27 @@ use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 use types::parts::names::is_dns_name;
 
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Most certificates read from one folder; any others are ignored.
 const CERTIFICATES_MAX: usize = 10_000;
 
 pub(crate) struct Folder {
     path: PathBuf,
     /// What each pair looked like when it was last read.
-    seen: BTreeMap<String, Print>,
+    seen: BTreeMap<String, Prints>,
     given: HashMap<String, Arc<CertifiedKey>>,
 }
 
 /// What the certificate and key files of a name look like.
 #[derive(PartialEq)]
-struct Print {
+struct Prints {
     /// Name of both files without extension, in the case in which it was written.
     stem: String,
-    /// Modification time and length of each.
-    files: [Option<(SystemTime, u64)>; 2],
+    files: [Option<Print>; 2],
 }
+
+/// Modification time and length of a file.
+pub(super) type Print = (SystemTime, u64);
 
 impl Folder {
     pub(crate) fn open(path: &Path, certificates: &Certificates) -> Result<Self, Error> {
@@ -83,7 +85,7 @@ impl Folder {
         Ok(true)
     }
 
-    fn prints(&self) -> io::Result<BTreeMap<String, Print>> {
+    fn prints(&self) -> io::Result<BTreeMap<String, Prints>> {
         let mut prints = BTreeMap::new();
         for entry in std::fs::read_dir(&self.path)? {
             let file = PathBuf::from(entry?.file_name());
@@ -100,11 +102,11 @@ impl Folder {
                 continue;
             }
             // If files differ only in case, those in lower case count.
-            if prints.get(&name).is_some_and(|known: &Print| known.stem.as_str() > stem) {
+            if prints.get(&name).is_some_and(|known: &Prints| known.stem.as_str() > stem) {
                 continue;
             }
             let files = ["crt", "key"].map(|kind| print(&self.file(stem, kind)));
-            prints.insert(name, Print { stem: stem.to_owned(), files });
+            prints.insert(name, Prints { stem: stem.to_owned(), files });
         }
         Ok(prints)
     }
@@ -118,7 +120,7 @@ fn extension(file: &Path) -> Option<&str> {
     file.extension().and_then(|extension| extension.to_str())
 }
 
-fn print(file: &Path) -> Option<(SystemTime, u64)> {
+pub(super) fn print(file: &Path) -> Option<Print> {
     let known = std::fs::metadata(file).ok()?;
     Some((known.modified().ok()?, known.len()))
 }

@@ -1,6 +1,7 @@
 //! TLS by name: the choice of certificate for each caller, made from memory.
 
 mod folder;
+mod own;
 mod pair;
 
 use crate::config;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) use folder::Folder;
+pub(crate) use own::Own;
 pub(crate) use pair::Pair;
 
 /// ALPN protocol of certificate authorities that check whether a name is served here before they
@@ -22,7 +24,7 @@ pub(crate) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
 /// All certificates of the server.
 pub(crate) struct Certificates {
-    own: Arc<CertifiedKey>,
+    own: RwLock<Arc<CertifiedKey>>,
     table: RwLock<Table>,
 }
 
@@ -44,7 +46,7 @@ impl Certificates {
             act: "use server.tls_certificate with server.tls_key".into(),
             message,
         })?;
-        Ok(Some(Arc::new(Self { own: own.certified, table: RwLock::default() })))
+        Ok(Some(Arc::new(Self { own: RwLock::new(own.certified), table: RwLock::default() })))
     }
 
     pub(crate) fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
@@ -56,9 +58,18 @@ impl Certificates {
         TlsAcceptor::from(Arc::new(settings))
     }
 
+    /// Replaces the server's own certificate.
+    fn replace_own(&self, certified: Arc<CertifiedKey>) {
+        *self.own.write() = certified;
+    }
+
     /// Replaces all certificates from the operator's folder.
     pub(crate) fn give(&self, given: HashMap<String, Arc<CertifiedKey>>) {
         self.table.write().given = given;
+    }
+
+    pub(crate) fn has_made(&self, name: &str) -> bool {
+        self.table.read().made.contains_key(name)
     }
 
     pub(crate) fn is_given(&self, name: &str) -> bool {
@@ -90,7 +101,7 @@ impl Certificates {
             .get(name)
             .or_else(|| table.given.get(&above(name)))
             .or_else(|| table.made.get(name));
-        Some(Arc::clone(found.unwrap_or(&self.own)))
+        Some(found.cloned().unwrap_or_else(|| Arc::clone(&self.own.read())))
     }
 }
 
