@@ -21,7 +21,7 @@ pub(crate) use socket::Socket;
 use crate::error::Error;
 use crate::world;
 use contexts::{Contexts, Credentials};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 use std::time::Duration;
@@ -72,6 +72,12 @@ impl Client {
         credentials: Credentials,
         context: Option<String>,
     ) -> Result<Self, Error> {
+        if let Credentials::ApiKey(key) = &credentials
+            && HeaderValue::from_str(key).is_err()
+        {
+            let message = "the API key is not valid: it has a line break or another character that no key has";
+            return Err(Error::NoCredentials(message.into()));
+        }
         Ok(Self {
             http: http_client()?,
             base: base(server)?,
@@ -299,7 +305,8 @@ impl Client {
         let _alone = locked.map_err(|error| Error::Failed(error.to_string()))??;
         let mut contexts = Contexts::load()?;
         let kept = contexts.named_mut(name).filter(|context| {
-            matches!(context.credentials, Credentials::Session { .. }) && self.is_of(&context.server)
+            matches!(context.credentials, Credentials::Session { .. })
+                && self.is_of(&context.server)
         });
         let Some(kept) = kept else { return self.renew().await };
         self.credentials = kept.credentials.clone();

@@ -80,6 +80,17 @@ fn refused_credentials_have_the_number_for_them() {
 }
 
 #[test]
+fn a_key_that_cannot_be_one_is_not_sent() {
+    let place = tempfile::tempdir().unwrap();
+    for arguments in [&["get", "workspaces"][..], &["login", "--api-key"]] {
+        let mut command = holm(place.path());
+        command.env("HOLM_API_KEY", "hk_one\nhk_two").env("HOLM_URL", "http://127.0.0.1:1");
+        let told = text(&command.args(arguments).output().unwrap(), 4);
+        assert!(told.contains("the API key is not valid") && !told.contains("hk_one"), "{told}");
+    }
+}
+
+#[test]
 fn commands_at_the_same_moment_renew_a_session_once() {
     let server = Server::start();
     text(&login(&server, "--client-credentials", &service_account(&server)), 0);
