@@ -362,8 +362,8 @@ pub struct Launch {
     pub memory_mb: u32,
     /// Disk space for files; without it, files are kept in memory.
     pub storage_mb: Option<u32>,
-    /// The volume that keeps this disk space for the next instance over the same image, on a
-    /// machine that keeps volumes.
+    /// The volume that keeps this disk space for the next instance, on a machine that keeps
+    /// volumes. If it exists, the instance starts over the image that its files were written over.
     pub root: Option<VolumeName>,
     /// The snapshot whose files the instance begins with, over the same image.
     pub snapshot: Option<ResourceId>,

@@ -46,6 +46,12 @@ pub trait VolumeStore: Send + Sync + 'static {
     /// Returns the size of an existing volume in megabytes.
     fn size_mb(&self, name: &VolumeName) -> Option<u32>;
 
+    /// Returns true if this machine has the image below a sandbox's disk. `false` if there is no
+    /// such disk.
+    fn has_image_below(&self, _disk: &VolumeName) -> bool {
+        false
+    }
+
     /// Puts a copy of a volume that never changes at the object service, and returns its digest.
     /// `None` if there is no such service, here and below.
     fn put_copy<'a>(

@@ -1,12 +1,14 @@
 //! Turns a launch into an instance: finds the image and writes the guest's orders.
 
 use crate::bases::Below;
+use crate::below::{Beneath, snapshot_of};
+use crate::disks;
 use crate::leases::Purpose;
 use crate::refusals::{self, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, DEFAULT_HOST, Digest, Image, Reference, names_registry};
-use node::{CreateError, FirstProcess, Owner, SnapshotName, Spec, User, Writable};
+use node::{CreateError, FirstProcess, Here, Owner, Spec, User, VolumeError, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,19 +43,29 @@ impl From<Interrupted> for LaunchFault {
 impl LocalMachine {
     /// Starts the instance of an image that is here.
     pub(crate) async fn launch(&self, mut launch: Launch) -> Result<(), LaunchFault> {
-        if is_own_image(&launch.image) {
-            if let Some((_, Below::Image(digest))) = self.0.below(&launch)? {
-                launch.granted = Some(digest.to_string());
-            }
-            launch.granted = Some(self.make_ready(&launch).await?.to_string());
-        }
-        let _here = self.bring_snapshot(&launch).await?;
+        let _here = self.bring(&mut launch).await?;
         let (id, rules) = (launch.instance.clone(), launch.egress.clone());
         self.0.require_way_out(&rules).map_err(LaunchFault::Broken)?;
         self.on_node(move |inner| inner.start(&launch)).await?;
         // Until then the proxy holds the instance's requests.
         let begun = self.put_rules(&id, rules).await;
         begun.map_err(|error| LaunchFault::Broken(chain(&error)))
+    }
+
+    /// Unpacks the image of a launch and fetches its snapshot, unless they are here already. May
+    /// wait for as long as pulls of the workspace take.
+    pub(crate) async fn bring(&self, launch: &mut Launch) -> Result<Option<Here>, LaunchFault> {
+        if is_own_image(&launch.image) {
+            if launch.root.is_some() || launch.snapshot.is_some() {
+                let of = launch.clone();
+                let below = self.on_node(move |inner| inner.below(&of)).await?;
+                if let Some(Beneath { below: Below::Image(digest), .. }) = below {
+                    launch.granted = Some(digest.to_string());
+                }
+            }
+            launch.granted = Some(self.make_ready(launch).await?.to_string());
+        }
+        self.bring_snapshot(launch).await
     }
 
     /// Pulls the image of a launch with the workspace's credentials, into the workspace's room for
@@ -215,7 +227,11 @@ impl Inner {
 
     /// Returns the image of a launch: whatever the name means for everybody, otherwise the one that
     /// was granted.
-    fn image_of(&self, image: &str, granted: Option<&str>) -> Result<Digest, LaunchFault> {
+    pub(crate) fn image_of(
+        &self,
+        image: &str,
+        granted: Option<&str>,
+    ) -> Result<Digest, LaunchFault> {
         let granted = || granted.and_then(|digest| digest.parse().ok());
         if is_own_image(image) {
             return granted().ok_or_else(|| self.unknown(image).into());
@@ -224,30 +240,6 @@ impl Inner {
         let public =
             self.images.find_public(&name).map_err(|error| LaunchFault::Broken(chain(&error)))?;
         public.or_else(granted).ok_or_else(|| self.unknown(image).into())
-    }
-
-    /// Returns what a launch starts from, if that is a snapshot.
-    fn below(&self, launch: &Launch) -> Result<Option<(SnapshotName, Below)>, LaunchFault> {
-        let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
-        let Some(id) = &launch.snapshot else { return Ok(None) };
-        let name = SnapshotName::new(id.as_str()).map_err(|error| broken(&error))?;
-        let below = Below::of(&name, self.node.snapshots(), &self.images);
-        Ok(Some((name, below.map_err(|error| broken(&error))?)))
-    }
-
-    /// Returns the image of a launch, and the snapshot that it starts from. A snapshot lies over
-    /// the image that its files were written over, because with another one the two would form a
-    /// tree that never existed.
-    fn layers_of(&self, launch: &Launch) -> Result<(Digest, Option<SnapshotName>), LaunchFault> {
-        let named = || self.image_of(&launch.image, launch.granted.as_deref());
-        match self.below(launch)? {
-            None => Ok((named()?, None)),
-            Some((snapshot, Below::Image(digest))) => Ok((digest, Some(snapshot))),
-            Some((snapshot, Below::Unnoted)) => Ok((named()?, Some(snapshot))),
-            Some((_, Below::Lost(digest))) => Err(LaunchFault::Pull(format!(
-                "the image below its snapshot is not on this machine any more: {digest}"
-            ))),
-        }
     }
 
     fn start(&self, launch: &Launch) -> Result<(), LaunchFault> {
@@ -260,7 +252,7 @@ impl Inner {
         }
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
-        let (digest, snapshot) = self.layers_of(launch)?;
+        let (digest, snapshot) = (self.image_below(launch)?, snapshot_of(launch)?);
         // A repeated launch must not give up the image of what runs for what the name means by now.
         let used = self.node.inspect(&id).ok().and_then(|_| self.leases.image_of(&id));
         let digest = used.unwrap_or(digest);
@@ -272,7 +264,7 @@ impl Inner {
             self.starting.lock().insert(launch.instance.clone());
         }
         let spec = Spec { snapshot, ..self.spec(launch, id.clone(), owner, &image) };
-        let made = self.node.create(&spec).map(drop);
+        let made = self.create(launch, &spec, image.digest);
         match made {
             // The same launch again: an earlier run was stopped before it could report it.
             Ok(()) | Err(CreateError::Exists(_)) => Ok(()),
@@ -282,6 +274,18 @@ impl Inner {
                 Err(refusals::of_launch(&error).unwrap_or_else(|| broken(&error)))
             }
         }
+    }
+
+    /// Makes the instance, after noting the image below its disk. Nothing else keeps that image
+    /// when the instance is gone.
+    fn create(&self, launch: &Launch, spec: &Spec, image: Digest) -> Result<(), CreateError> {
+        let Some(disk) = self.disk_of(launch) else { return self.node.create(spec).map(drop) };
+        self.disks.begin(disk, image, &self.images).map_err(VolumeError::from)?;
+        let made = self.node.create(spec).map(drop);
+        if self.node.volumes().size_mb(disk).is_none() {
+            self.disks.forget(disk);
+        }
+        made
     }
 
     fn spec(&self, launch: &Launch, id: InstanceName, owner: Owner, image: &Image) -> Spec {
@@ -331,12 +335,14 @@ impl Inner {
     }
 
     fn writable(&self, launch: &Launch, image: &Image) -> Writable {
-        match (launch.storage_mb, &launch.root) {
+        match (launch.storage_mb, self.disk_of(launch)) {
             (None, _) => Writable::Memory { mb: launch.memory_mb / FILES_OF_MEMORY },
-            (Some(mb), Some(root)) if self.keeps_volumes => {
-                Writable::Kept { volume: root.clone(), mb, over: over(launch, image) }
+            (Some(mb), Some(disk)) => {
+                let snapshot = launch.snapshot.as_ref().map(|id| id.as_str());
+                let over = disks::over(&image.digest, snapshot);
+                Writable::Kept { volume: disk.clone(), mb, over }
             }
-            (Some(mb), _) => Writable::Disk { mb },
+            (Some(mb), None) => Writable::Disk { mb },
         }
     }
 
@@ -388,12 +394,6 @@ fn on_registry(image: &str, name: &Reference) -> Option<ImageAt> {
 pub(crate) fn is_made_here(name: &Reference) -> bool {
     const OURS: [&str; 2] = ["holm/", "blaxel/"];
     name.host().is_none() && OURS.iter().any(|start| name.path().starts_with(start))
-}
-
-/// Identifies what a kept layer lies over. Over anything else it starts empty.
-fn over(launch: &Launch, image: &Image) -> String {
-    let snapshot = launch.snapshot.as_ref().map(|id| format!("+{id}"));
-    format!("{}{}", image.digest, snapshot.unwrap_or_default())
 }
 
 fn mounts(launch: &Launch) -> Vec<node::Mount> {

@@ -11,8 +11,10 @@
 //! some milliseconds at most, and are made on threads that may block.
 
 mod bases;
+mod below;
 mod builds;
 mod data;
+mod disks;
 mod drives;
 mod egress;
 mod guest;
@@ -46,6 +48,7 @@ pub use way_out::Surroundings;
 
 use admission::Turns;
 use bases::Bases;
+use disks::Disks;
 use images::{Puller, Store};
 use key::Key;
 use leases::Leases;
@@ -70,6 +73,8 @@ struct Inner {
     leases: Leases,
     /// The images that snapshots lie over.
     bases: Bases,
+    /// The images that disks of sandboxes lie over.
+    disks: Disks,
     puller: Puller,
     pulled: Arc<Pulled>,
     registries: Registries,
@@ -120,12 +125,15 @@ impl LocalMachine {
         leases.keep_only(&instances).map_err(OpenError::Leases)?;
         let bases = Bases::default();
         bases.follow(node.snapshots(), &images);
+        let disks =
+            Disks::open(folder.join("disks"), node.volumes(), &images).map_err(OpenError::Disks)?;
         Ok(Self(Arc::new(Inner {
             name: settings.name,
             node,
             images,
             leases,
             bases,
+            disks,
             puller: Puller::new(http, images::RetryPolicy::default()),
             pulled,
             registries,

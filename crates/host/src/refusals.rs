@@ -28,12 +28,14 @@ pub(crate) fn no_space(error: &(dyn Error + 'static)) -> Option<String> {
     causes.any(is_full).then(|| "the disk of this machine is full".to_owned())
 }
 
+pub(crate) fn in_use() -> LaunchFault {
+    LaunchFault::Busy("an instance that ends still has one of its volumes".to_owned())
+}
+
 /// Translates the reason why the node refuses a launch.
 pub(crate) fn of_launch(error: &CreateError) -> Option<LaunchFault> {
     match error {
-        CreateError::Volume(VolumeError::InUse(_)) => {
-            Some(LaunchFault::Busy("an instance that ends still has one of its volumes".to_owned()))
-        }
+        CreateError::Volume(VolumeError::InUse(_)) => Some(in_use()),
         CreateError::Refused(refused) | CreateError::Volume(VolumeError::Refused(refused)) => {
             Some(over_limit(*refused))
         }

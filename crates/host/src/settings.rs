@@ -30,6 +30,8 @@ pub enum OpenError {
     Leases(#[source] io::Error),
     #[error("what is known of pulled images cannot be read")]
     Pulled(#[source] io::Error),
+    #[error("what is known of the images below disks cannot be read")]
+    Disks(#[source] io::Error),
     #[error("what workspaces have pushed cannot be read")]
     Registry(#[source] images::Error),
     #[error(

@@ -70,7 +70,10 @@ impl VolumeStore for LocalVolumes {
     fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
         let name = name.clone();
         let remove = move |inner: &Inner| {
-            inner.node.volumes().remove(&name).map_err(|error| MachineFault(chain(&error)))
+            let removed = inner.node.volumes().remove(&name);
+            removed.map_err(|error| MachineFault(chain(&error)))?;
+            inner.disks.forget(&name);
+            Ok(())
         };
         Box::pin(self.0.on_node(remove))
     }
@@ -82,6 +85,10 @@ impl VolumeStore for LocalVolumes {
 
     fn size_mb(&self, name: &VolumeName) -> Option<u32> {
         self.0.0.node.volumes().size_mb(name)
+    }
+
+    fn has_image_below(&self, disk: &VolumeName) -> bool {
+        self.0.0.disks.below(disk).is_some_and(|digest| self.0.0.images.has(&digest))
     }
 
     fn put_copy<'a>(

@@ -63,6 +63,8 @@ pub enum VolumeError {
     /// An instance has it mounted, or had it until a moment ago.
     #[error("the volume `{0}` is in use")]
     InUse(VolumeName),
+    #[error("the disk `{0}` lies over something else")]
+    LiesOver(VolumeName),
     #[error("what it is filled with at first needs {needs_mb} MB, and it has {size_mb}")]
     TooSmall { size_mb: u32, needs_mb: u32 },
     /// The volume that it was to be filled from.

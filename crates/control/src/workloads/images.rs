@@ -93,7 +93,9 @@ pub(crate) async fn entitle(
     launch: &mut Launch,
 ) -> Result<(), LaunchFault> {
     let workspace = WorkspaceId::known(launch.workspace.as_str());
-    if snapshot_base::is_kept(machine, launch.snapshot.as_ref()) {
+    if snapshot_base::is_kept(machine, launch.snapshot.as_ref())
+        || has_disk_over_it(machine, launch)
+    {
         return Ok(());
     }
     if is_own_image(&launch.image) {
@@ -116,6 +118,13 @@ pub(crate) async fn entitle(
     };
     launch.granted = Some(digest);
     Ok(())
+}
+
+/// Returns whether a launch has a disk that lies over an image which is here. It starts on that
+/// image, whatever the name means by now: the workspace could use it when the disk was made.
+fn has_disk_over_it(machine: &dyn Machine, launch: &Launch) -> bool {
+    let store = launch.root.as_ref().and_then(|disk| Some((disk, machine.volumes()?)));
+    store.is_some_and(|(disk, store)| store.has_image_below(disk))
 }
 
 async fn entitle_own(

@@ -5,6 +5,7 @@
 mod bases;
 #[path = "../common/mod.rs"]
 mod common;
+mod disks;
 mod ends;
 mod output;
 mod place;

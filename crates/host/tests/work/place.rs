@@ -98,6 +98,11 @@ impl Place {
         store(self.data.path()).collect().unwrap();
     }
 
+    /// Removes the notes of what disks lie over while no machine runs.
+    pub(crate) fn forget_images_below_disks(&self) {
+        std::fs::remove_dir_all(self.data.path().join("node/disks")).unwrap();
+    }
+
     /// Kills an instance while no machine runs.
     pub(crate) fn kill(&self, instance: &InstanceName) {
         let end = Instant::now() + PATIENCE;

@@ -64,7 +64,8 @@ pub(crate) struct NewLayer<'v> {
 }
 
 impl Volumes {
-    /// Mounts the existing layer. Removes it if it lies over something else.
+    /// Mounts the existing layer, if there is one. It has files of a tenant, so one that lies over
+    /// something else is refused and stays.
     pub(crate) fn find_layer(
         &self,
         wanted: &KeptLayer<'_>,
@@ -79,9 +80,13 @@ impl Volumes {
             let under = under(mount.as_fd())?;
             return Ok(Some(FoundLayer { mount, under }));
         }
-        drop(mount);
-        self.remove(volume)?;
-        Ok(None)
+        Err(VolumeError::LiesOver(volume.clone()))
+    }
+
+    /// Returns what a kept layer lies over, as its maker called it, even while it is used.
+    pub fn over(&self, name: &VolumeName) -> Result<Option<String>, VolumeError> {
+        let layer = self.look_into(name)?;
+        Ok(read(layer.mount.as_fd(), OVER)?)
     }
 
     /// Begins a layer: an empty one, or one with the content of a disk and at least as large as

@@ -209,7 +209,7 @@ fn kept(machine: &Machine, over: &str, script: &str) -> Spec {
 }
 
 #[test]
-fn a_kept_layer_comes_back_over_the_same_image_and_begins_anew_over_another() {
+fn a_kept_layer_comes_back_over_the_same_image_and_is_refused_over_another() {
     let machine = Machine::new();
     let node = machine.open();
     let script = "echo mine > /root.txt; rm /bin/cal; chown 5:6 /etc; sync; cat /etc/hostname";
@@ -219,9 +219,15 @@ fn a_kept_layer_comes_back_over_the_same_image_and_begins_anew_over_another() {
     let script = "cat /root.txt; stat -c '%u:%g' /etc; [ -e /bin/cal ] || echo removed; \
                   cat /etc/hostname; echo more >> /root.txt";
     assert_eq!(run(&node, &kept(&machine, "image", script)).1, "mine\n5:6\nremoved\nbox\n");
+    let refused = node.create(&kept(&machine, "other", "true"));
+    let lies_over = |error: &CreateError| matches!(error, CreateError::Volume(VolumeError::LiesOver(disk)) if *disk == name("root"));
+    assert!(refused.as_ref().is_err_and(lies_over), "{:?}", refused.err());
     let script = "cat /root.txt; [ -e /bin/cal ] && echo there";
     let (_, said) = run(&node, &kept(&machine, "image", script));
     assert_eq!(said.lines().take(2).collect::<Vec<_>>(), ["mine", "more"]);
+    assert_eq!(node.volumes().over(&name("root")).unwrap().as_deref(), Some("image"));
+    // Only somebody who says so removes the files.
+    node.volumes().remove(&name("root")).unwrap();
     let (_, said) = run(&node, &kept(&machine, "other", "[ -e /root.txt ] || echo anew"));
     assert_eq!(said, "anew\n");
 }

@@ -132,7 +132,7 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<ResourceId>,
     /// True if its disk must be discarded before the next instance: a restore starts from another
-    /// one.
+    /// one, and another image with an empty one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fresh_disk: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -321,6 +321,7 @@ impl Kind for Sandbox {
         if old.is_some_and(|(old, _)| old.image() != self.image()) {
             state.snapshot = None;
         }
+        state.fresh_disk |= old.is_some_and(|(old, _)| self.wants_another_disk(old));
         let before = old.map(|(_, state)| &state.lifecycle);
         state.lifecycle = Lifecycle::next(before, changed, self.enabled(), Needs::Machine, now);
         state.launch += u32::from(anew);
@@ -426,6 +427,14 @@ impl Sandbox {
             (runtime.image, runtime.memory, runtime.storage_mb, runtime.envs.unwrap_or_default())
         };
         lasting(&self.spec) != lasting(&old.spec)
+    }
+
+    /// Returns true if no file of a disk that the sandbox has, or had, may be there after the change
+    /// from `old`.
+    fn wants_another_disk(&self, old: &Self) -> bool {
+        let has_disk =
+            |spec: &SandboxSpec| spec.runtime.as_ref().is_some_and(|it| it.storage_mb.is_some());
+        if has_disk(&old.spec) { self.image() != old.image() } else { has_disk(&self.spec) }
     }
 
     fn docker_config(&self) -> Option<&Sensitive<String>> {

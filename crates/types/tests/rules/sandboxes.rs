@@ -79,6 +79,26 @@ fn a_disk_is_left_out_only_with_its_image() {
 }
 
 #[test]
+fn a_disk_is_emptied_only_for_another_image() {
+    let body = |runtime: Value| json!({"metadata": {"name": "a"}, "spec": {"runtime": runtime}});
+    let change = |old: &Sandbox, runtime: Value| {
+        let new = read::<Sandbox>(&body(runtime), Some(old)).unwrap();
+        let state = old.next_state(None, NOW);
+        assert!(!state.fresh_disk, "a new sandbox has no disk that could be emptied");
+        new.next_state(Some((old, &state)), NOW).fresh_disk
+    };
+    let old: Sandbox = made(json!({"runtime": {"image": "holm/one", "storageMb": 100}}));
+    assert!(!change(&old, json!({"image": "holm/one", "memory": 512})));
+    assert!(!change(&old, json!({"image": "holm/one", "storageMb": 200})));
+    assert!(change(&old, json!({"image": "holm/one:2", "storageMb": 100})));
+    assert!(change(&old, json!({"image": "holm/other"})));
+    // The machine may still have one from before the sandbox was without.
+    let without: Sandbox = made(json!({"runtime": {"image": "holm/one"}}));
+    assert!(change(&without, json!({"image": "holm/one", "storageMb": 100})));
+    assert!(!change(&without, json!({"image": "holm/other"})));
+}
+
+#[test]
 fn a_proxy_is_turned_on_and_off_in_place() {
     let proxy = json!({"network": {"proxy": {}}});
     check_change::<Sandbox>(proxy.clone(), json!({"network": {}}), &[]);

@@ -168,6 +168,10 @@ impl VolumeStore for PretendedVolumes {
         self.kept.lock().get(name).copied()
     }
 
+    fn has_image_below(&self, disk: &VolumeName) -> bool {
+        self.kept.lock().contains_key(disk)
+    }
+
     fn put_copy<'a>(
         &'a self,
         workspace: &'a str,
