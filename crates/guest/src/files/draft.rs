@@ -1,13 +1,18 @@
 //! Writes a file so that readers see the old content or the new one, never a half.
 //!
 //! The content is written to a draft next to the target, which is then renamed to the target. A
-//! link is followed first, so that it stays a link. If no draft can be created there (in a
-//! read-only directory) or it cannot be renamed (the target is a mount of its own, as `/etc/hosts`
-//! often is), the file is written in place instead.
+//! link is followed first, so that it stays a link.
+//!
+//! There are two exceptions. If the directory is one that nothing may be created in, the file is
+//! written in place. If the draft cannot be renamed because the target is a mount of its own, as
+//! `/etc/hosts` often is, the draft is copied over it once there is room for all of it. Whatever
+//! else fails, such as a draft on a full disk, leaves the file as it was.
 
 use super::access::refuse;
 use crate::http::Error;
 use crate::settings::User;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Seek, Write};
@@ -91,10 +96,12 @@ impl Draft {
             make_directories(&parent, DIRECTORY_MODE, user).map_err(fail)?;
         }
         let owner = existing.as_ref().map(|metadata| (metadata.uid(), metadata.gid()));
-        let storage = match (beside(&parent, existing.is_some()), &existing) {
-            (Ok(temporary), _) => Storage::Temporary(temporary),
-            (Err(_), Some(_)) => Storage::InPlace(in_place(&target).map_err(fail)?),
-            (Err(error), None) => return Err(fail(error)),
+        let storage = match beside(&parent, existing.is_some()) {
+            Ok(temporary) => Storage::Temporary(temporary),
+            Err(error) if existing.is_some() && is_forbidden(&error) => {
+                Storage::InPlace(in_place(&target, true).map_err(fail)?)
+            }
+            Err(error) => return Err(fail(error)),
         };
         Ok(Self {
             storage,
@@ -218,17 +225,42 @@ fn beside(parent: &Path, replacing: bool) -> io::Result<NamedTempFile> {
         .tempfile_in(parent)
 }
 
-fn in_place(target: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(target)
+/// Returns whether no draft could be created because nothing may be created there.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
+fn in_place(target: &Path, truncate: bool) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().write(true).truncate(truncate).custom_flags(flags).open(target)
+}
+
+/// Copies a draft over a file. Takes the room for it first, so that a full disk leaves the old
+/// content.
 fn copy_over(mut draft: NamedTempFile, target: &Path, mode: Option<u32>) -> io::Result<()> {
     let from = draft.as_file_mut();
     from.rewind()?;
-    let mut file = in_place(target)?;
+    let bytes = from.metadata()?.len();
+    let mut file = in_place(target, false)?;
+    take_room(&file, bytes)?;
     io::copy(from, &mut file)?;
+    file.set_len(bytes)?;
     mode.map_or(Ok(()), |mode| set_mode(&file, mode))
+}
+
+/// Takes the room for so many bytes of a file, whose content and length stay.
+fn take_room(file: &File, bytes: u64) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => {
+            // What was taken lies beyond its end.
+            file.set_len(file.metadata()?.len())?;
+            Err(error.into())
+        }
+    }
 }
 
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
@@ -245,7 +277,7 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
-    Err(rustix::io::Errno::LOOP.into())
+    Err(Errno::LOOP.into())
 }
 
 /// Creates a directory and those above it. Only directories that it creates get the mode and owner.
@@ -328,6 +360,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(write(Path::new("/dev/null"), "x", None), Err(Error::Unprocessable(_))));
         assert!(matches!(write(folder.path(), "x", None), Err(Error::Unprocessable(_))));
+    }
+
+    #[test]
+    fn a_file_is_written_in_place_only_where_nothing_may_be_created() {
+        let forbidden = |errno: Errno| is_forbidden(&errno.into());
+        assert!([Errno::ACCESS, Errno::PERM, Errno::ROFS].into_iter().all(forbidden));
+        assert!(![Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::MFILE].into_iter().any(forbidden));
     }
 
     #[test]

@@ -16,6 +16,8 @@ use types::Timestamp;
 /// Larger directories are refused rather than held in memory.
 const ENTRIES_MAX: usize = 500_000;
 const MODE_BITS: u32 = 0o7777;
+/// The folder of the parts of uploads, which nobody asked for and which goes with the last of them.
+pub(crate) const UPLOADS: &str = ".holm-uploads";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,13 +105,14 @@ pub(crate) fn list(path: &Path, names: &Names) -> Result<Directory, Error> {
     Ok(directory)
 }
 
-/// Lists the names in a directory, sorted, without drafts that are still being written.
+/// Lists the names in a directory, sorted, without drafts that are still being written and without
+/// parts of uploads.
 pub(crate) fn entries(path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     let mut found = Vec::new();
     for entry in path.read_dir()? {
         let entry = entry?;
         let name = entry.file_name();
-        if draft::is_draft(&name) {
+        if draft::is_draft(&name) || name == UPLOADS {
             continue;
         }
         if found.len() == ENTRIES_MAX {

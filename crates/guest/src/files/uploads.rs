@@ -1,6 +1,8 @@
 //! Multipart uploads, for files too large for one request.
 //!
-//! An upload is a folder in the temporary directory, named after its id:
+//! An upload is a folder named after its id. It is in the temporary directory or, if the target is
+//! on another file system, at the top of that: the temporary directory may be in memory, and what
+//! has room for a file has room for its parts.
 //!
 //! ```text
 //! .holm-uploads/{id}/upload.json            target and permissions; its time is that of the upload
@@ -42,6 +44,8 @@ const RECORD: &str = "upload.json";
 
 /// Held while a part is moved into place, so that of two with the same number exactly one stays.
 static PLACING: Mutex<()> = Mutex::new(());
+/// Held while the folder of all uploads may be made or removed.
+static COMING_AND_GOING: Mutex<()> = Mutex::new(());
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -100,8 +104,9 @@ pub(crate) async fn start(
     let id = new_id(instance.world.random_bytes());
     blocking(move || {
         let path = percent_encode(target.as_os_str().as_bytes(), NON_ALPHANUMERIC).to_string();
-        begin(&id, &Record { path, permissions })
-            .map_err(|error| Error::Internal(error.to_string()))?;
+        let folder = folder_for(&target).map_err(internal)?;
+        begin(&folder, &id, &Record { path, permissions })
+            .map_err(|error| Error::Unprocessable(format!("{}: {error}", folder.display())))?;
         Answer::json(&serde_json::json!({"uploadId": id, "path": text(&target)}))
     })
     .await
@@ -135,14 +140,17 @@ pub(crate) async fn parts(id: String) -> Result<Answer, Error> {
 
 pub(crate) async fn list() -> Result<Answer, Error> {
     blocking(|| {
-        let ids = match entry::entries(&folder()) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::Internal(error.to_string())),
-        };
-        // An upload may be completed while the list is made.
-        let uploads: Vec<Upload> =
-            ids.iter().filter_map(|(id, _)| describe(&text(id)).ok()).collect();
+        let mut uploads = Vec::new();
+        for folder in folders().map_err(internal)? {
+            let ids = match entry::entries(&folder) {
+                Ok(entries) => entries,
+                // Some mounts are files.
+                Err(error) if is_absent(&error) => continue,
+                Err(error) => return Err(internal(error)),
+            };
+            // An upload may be completed while the list is made.
+            uploads.extend(ids.iter().filter_map(|(id, _)| describe(&folder, &text(id)).ok()));
+        }
         Answer::json(&serde_json::json!({"uploads": uploads}))
     })
     .await
@@ -170,7 +178,7 @@ pub(crate) async fn complete(
         }
         draft.finish(record.permissions)?;
         // A folder that cannot be removed is only clutter; the file is in place.
-        let _ = std::fs::remove_dir_all(folder);
+        let _ = forget(&folder);
         Done::of("Upload completed successfully", &target)
     })
     .await
@@ -180,7 +188,7 @@ pub(crate) async fn abort(id: String) -> Result<Answer, Error> {
     blocking(move || {
         let folder = find(&id)?;
         let target = read_record(&folder)?.0.target();
-        std::fs::remove_dir_all(&folder).map_err(|error| Error::Internal(error.to_string()))?;
+        forget(&folder).map_err(internal)?;
         Done::of("Upload aborted successfully", &target)
     })
     .await
@@ -198,25 +206,79 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn folder() -> PathBuf {
-    std::env::temp_dir().join(".holm-uploads")
+/// Returns the folder for the uploads of files like this one.
+fn folder_for(target: &Path) -> io::Result<PathBuf> {
+    let temporary = std::env::temp_dir();
+    let top = top_of(target).filter(|top| device(top) != device(&temporary));
+    let folder = top.map(|top| top.join(entry::UPLOADS));
+    // Where it could not be found again, it is of no use.
+    let known = folders()?;
+    let folder = folder.filter(|folder| known.contains(folder));
+    Ok(folder.unwrap_or_else(|| temporary.join(entry::UPLOADS)))
+}
+
+/// Returns the topmost folder of the file system that has, or will have, a file.
+fn top_of(target: &Path) -> Option<PathBuf> {
+    let there = target.ancestors().find_map(|path| path.canonicalize().ok())?;
+    let folder = there.ancestors().find(|path| path.is_dir())?;
+    let same = folder.ancestors().take_while(|path| device(path) == device(folder));
+    same.last().map(Path::to_path_buf)
+}
+
+fn device(path: &Path) -> Option<u64> {
+    path.metadata().ok().map(|metadata| metadata.dev())
+}
+
+/// Returns the folders in which uploads may be: for temporary files, and at the top of each file
+/// system.
+fn folders() -> io::Result<Vec<PathBuf>> {
+    let mounts = std::fs::read("/proc/self/mounts")?;
+    let mut folders = vec![std::env::temp_dir().join(entry::UPLOADS)];
+    for line in mounts.split(|byte| *byte == b'\n') {
+        let Some(place) = line.split(|byte| *byte == b' ').nth(1) else { continue };
+        let folder = from_bytes(unescaped(place)).join(entry::UPLOADS);
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    Ok(folders)
+}
+
+/// Reads a path as the kernel writes it into lists of mounts: with some bytes as `\040`.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| byte == b'\\');
+        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = code.and_then(|code| u8::from_str_radix(code, 8).ok());
+        bytes.push(code.unwrap_or(byte));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    bytes
 }
 
 /// Returns the folder of an upload. A malformed id counts as unknown.
 fn find(id: &str) -> Result<PathBuf, Error> {
     let well_formed =
         id.len() == 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    let folder = folder().join(id);
-    if well_formed && folder.join(RECORD).is_file() {
-        return Ok(folder);
-    }
-    Err(Error::NotFound(format!("there is no upload `{id}`")))
+    let folders = if well_formed { folders().map_err(internal)? } else { Vec::new() };
+    let mut folders = folders.into_iter().map(|folder| folder.join(id));
+    let found = folders.find(|folder| folder.join(RECORD).is_file());
+    found.ok_or_else(|| Error::NotFound(format!("there is no upload `{id}`")))
 }
 
-fn begin(id: &str, record: &Record) -> io::Result<()> {
-    let folder = folder();
+fn internal(error: io::Error) -> Error {
+    Error::Internal(error.to_string())
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn begin(folder: &Path, id: &str, record: &Record) -> io::Result<()> {
+    let _held = COMING_AND_GOING.lock();
     let private = |path: &Path| DirBuilder::new().mode(0o700).create(path);
-    match private(&folder) {
+    match private(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
@@ -232,7 +294,21 @@ fn begin(id: &str, record: &Record) -> io::Result<()> {
     }
     let folder = folder.join(id);
     private(&folder)?;
-    std::fs::write(folder.join(RECORD), serde_json::to_vec(record)?)
+    let written = std::fs::write(folder.join(RECORD), serde_json::to_vec(record)?);
+    if written.is_err() {
+        // On a full disk, say; the failure says enough.
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    written
+}
+
+/// Removes an upload, and the folder of all uploads with the last of them.
+fn forget(folder: &Path) -> io::Result<()> {
+    let _held = COMING_AND_GOING.lock();
+    std::fs::remove_dir_all(folder)?;
+    // It stays while it has others.
+    let _ = folder.parent().map(std::fs::remove_dir);
+    Ok(())
 }
 
 fn read_record(folder: &Path) -> Result<(Record, Timestamp), Error> {
@@ -252,8 +328,8 @@ impl Record {
     }
 }
 
-fn describe(id: &str) -> Result<Upload, Error> {
-    let folder = find(id)?;
+fn describe(folder: &Path, id: &str) -> Result<Upload, Error> {
+    let folder = folder.join(id);
     let (record, initiated_at) = read_record(&folder)?;
     Ok(Upload {
         upload_id: id.to_owned(),
@@ -265,7 +341,7 @@ fn describe(id: &str) -> Result<Upload, Error> {
 }
 
 fn read_parts(folder: &Path) -> Result<BTreeMap<u32, Part>, Error> {
-    let entries = entry::entries(folder).map_err(|error| Error::Internal(error.to_string()))?;
+    let entries = entry::entries(folder).map_err(internal)?;
     let numbers = entries.iter().filter_map(|(name, _)| name.to_str()?.parse().ok());
     Ok(numbers.filter_map(|number| Some((number, read_part(folder, number)?))).collect())
 }
@@ -326,7 +402,7 @@ struct Placed {
 impl Incoming {
     fn open(folder: PathBuf) -> Result<Self, Error> {
         let file = tempfile::Builder::new().prefix("incoming-").tempfile_in(&folder);
-        let file = file.map_err(|error| Error::Internal(error.to_string()))?;
+        let file = file.map_err(|error| refuse(&folder, &error))?;
         Ok(Self { folder, file, digest: Md5::new(), size: 0 })
     }
 
@@ -352,7 +428,11 @@ impl Incoming {
 
 impl Write for Incoming {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.as_file_mut().write(bytes)?;
+        let written = self.file.as_file_mut().write(bytes);
+        // If it is full, the caller has to know which folder that is.
+        let count = written.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.folder.display()))
+        })?;
         self.digest.update(&bytes[..count]);
         self.size += count as u64;
         Ok(count)
@@ -360,5 +440,29 @@ impl Write for Incoming {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_mounts_are_read_as_the_kernel_writes_them() {
+        assert_eq!(unescaped(b"/a\\040b\\134"), b"/a b\\");
+        assert_eq!(unescaped(b"/a\\04"), b"/a\\04");
+    }
+
+    #[test]
+    fn uploads_of_files_on_the_file_system_of_temporary_files_are_among_those() {
+        let temporary = std::env::temp_dir();
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("not/there/yet");
+        assert_eq!(folder_for(&target).unwrap(), temporary.join(entry::UPLOADS));
+        // Nothing can be made there, and it is another file system.
+        assert_eq!(
+            folder_for(Path::new("/proc/x")).unwrap(),
+            Path::new("/proc").join(entry::UPLOADS)
+        );
     }
 }

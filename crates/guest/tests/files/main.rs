@@ -1,6 +1,7 @@
 //! Files, search, watch and edits as callers see them: the real binary, over the network.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that cannot run here says so")]
 
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "the rest is for the other tests of this crate")]
@@ -8,6 +9,7 @@ mod common;
 mod copies;
 mod edits;
 mod entries;
+mod full;
 mod searches;
 mod uploads;
 mod watches;

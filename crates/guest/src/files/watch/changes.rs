@@ -201,6 +201,9 @@ impl Changes {
             self.take_draft(event, name);
             return Ok(());
         }
+        if name == entry::UPLOADS.as_bytes() {
+            return Ok(());
+        }
         let flags = event.flags;
         if flags.contains(ReadFlags::MOVED_TO) && self.take_renamed_draft(event.cookie, &path) {
             return Ok(());
