@@ -63,6 +63,9 @@ pub(crate) struct Sheet {
     /// Field and value of the checksum that the content came with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checksum: Option<(String, String)>,
+    /// The upload in parts that has become the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    upload: Option<String>,
 }
 
 impl Seal {
@@ -85,6 +88,10 @@ impl Sheet {
 
     pub(crate) fn with_checksum(self, checksum: Option<(String, String)>) -> Self {
         Self { checksum, ..self }
+    }
+
+    pub(crate) fn of_upload(self, id: &str) -> Self {
+        Self { upload: Some(id.to_owned()), ..self }
     }
 
     /// Reads the sheet of the file at this path, which must not lead through anything that a tenant
@@ -157,6 +164,11 @@ impl Sheet {
         let state = format!("{inode} {size} {modified_ns} {changed_ns}");
         let digest = crate::signature::sha256_hex(state.as_bytes());
         format!("{}-0", digest.get(..32).unwrap_or(&digest))
+    }
+
+    /// Returns whether the file has the content that an upload in parts has brought.
+    pub(crate) fn is_of_upload(&self, id: &str, facts: &Facts) -> bool {
+        self.upload.as_deref() == Some(id) && self.is_sealed(facts)
     }
 
     /// Returns the checksum of the content, if the file still has that content.

@@ -103,33 +103,60 @@ pub(super) async fn complete(
     key: Key,
     payload: Payload,
 ) -> Result<Response<Body>, Error> {
-    let (id, upload) = open(&call, key.clone()).await?;
+    let opened = open(&call, key.clone()).await;
     let body = payload.collect(call.settings.xml_bytes_max).await?;
     let wanted = read_parts(&body, &call.settings)?;
     let location = format!("{}/{}/{}", call.settings.base, encode(bucket), encode(key.as_str()));
-    let target = key.clone();
-    let turn = call.heavy().await?;
-    let etag = blocking(move || {
-        let _turn = turn;
-        check_parts(&call, &upload, &wanted)?;
-        let (draft, etag) = join(&call, &upload, &wanted)?;
-        let mut sheet = Sheet::new(upload.begin.headers);
-        call.folder.finish(&draft, &mut sheet, &etag)?;
-        let conditions = Conditions::read(&call.parts.headers);
-        let draft = (&draft, sheet);
-        call.folder.publish(draft, &target, conditions.is_exclusive(), holding(&conditions))?;
-        // If the server is killed here, the object is complete, and the upload can be completed
-        // again.
-        uploads::remove(&call.folder, &id)?;
-        Ok(etag)
-    })
-    .await?;
+    let etag = match opened {
+        Ok(upload) => publish(call, key.clone(), upload, wanted).await?,
+        Err(error) if error.code == Code::NoSuchUpload => {
+            published(&call, key.clone()).await?.ok_or(error)?
+        }
+        Err(error) => return Err(error),
+    };
     let mut answer = Xml::begin("CompleteMultipartUploadResult", true);
     answer.leaf("Location", &location);
     answer.leaf("Bucket", bucket);
     answer.leaf("Key", key.as_str());
     answer.leaf("ETag", &quoted(&etag));
     Ok(xml(answer))
+}
+
+/// Makes an upload the object of its key, and returns the ETag.
+async fn publish(
+    call: Call,
+    key: Key,
+    (id, upload): (String, Upload),
+    wanted: Vec<(u32, String)>,
+) -> Result<String, Error> {
+    let turn = call.heavy().await?;
+    blocking(move || {
+        let _turn = turn;
+        check_parts(&call, &upload, &wanted)?;
+        let (draft, etag) = join(&call, &upload, &wanted)?;
+        let mut sheet = Sheet::new(upload.begin.headers).of_upload(&id);
+        call.folder.finish(&draft, &mut sheet, &etag)?;
+        let conditions = Conditions::read(&call.parts.headers);
+        let draft = (&draft, sheet);
+        call.folder.publish(draft, &key, conditions.is_exclusive(), holding(&conditions))?;
+        // If the server is killed here, the object is complete, and the upload can be completed
+        // again.
+        uploads::remove(&call.folder, &id)?;
+        Ok(etag)
+    })
+    .await
+}
+
+/// Returns the ETag of the object that an upload has become already: a client whose answer was lost
+/// asks again.
+async fn published(call: &Call, key: Key) -> Result<Option<String>, Error> {
+    let (id, folder) = (id_of(call)?, call.folder.clone());
+    blocking(move || {
+        let found = folder.find(&key)?;
+        let found = found.filter(|object| object.sheet.is_of_upload(&id, &object.facts));
+        Ok(found.map(|object| object.etag()))
+    })
+    .await
 }
 
 /// Reads the numbers and ETags of the requested parts.
