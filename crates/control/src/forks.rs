@@ -5,11 +5,12 @@
 //! with, except for its volumes, which have a single writer.
 
 use crate::context::Context;
+use crate::control::Control;
 use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, earlier, once};
 use crate::missing::Missing;
-use crate::snapshots::{self, Order};
+use crate::snapshots::{self, Order, Unneeded};
 use crate::workloads::create::{self, NewSandbox};
 use crate::workloads::rows;
 use store::Tx;
@@ -101,19 +102,22 @@ fn list(context: &Context, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error
 /// Deletes a snapshot that was taken for an application which is not made of it. If that fails, it
 /// goes like all those that no fork begins with.
 async fn let_go(context: &Context, id: ResourceId) {
-    let row = id.clone();
+    if let Err(error) = delete_unneeded(&context.control, id.clone()).await {
+        tracing::warn!(%error, %id, "a snapshot that no application begins with is removed later");
+    }
+}
+
+async fn delete_unneeded(control: &Control, id: ResourceId) -> Result<(), Error> {
+    let Some(unneeded) = Unneeded::find(control, &id).await? else { return Ok(()) };
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<Snapshot>(tx, &row)? else { return Ok(()) };
-        if held.state.kept == Kept::Needed && !snapshots::is_needed(tx, &held.row.workspace, &row)?
-        {
+        let Some(held) = rows::lock::<Snapshot>(tx, &id)? else { return Ok(()) };
+        if held.state.kept == Kept::Needed && unneeded.still_holds(tx, &held.row)? {
             let state = State { kept: Kept::Deleted, ..held.state.clone() };
             rows::put_state(tx, held, state)?;
         }
-        Ok::<_, Error>(())
+        Ok(())
     };
-    if let Err(error) = context.control.store.write(work).await {
-        tracing::warn!(%error, %id, "a snapshot that no application begins with is removed later");
-    }
+    control.store.write(work).await
 }
 
 /// Refuses options that only the other type of target can have.

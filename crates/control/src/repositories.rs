@@ -8,22 +8,26 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::{Error, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, earlier, once};
-use crate::kinds::image::{self, Repository, TagContent};
+use crate::kinds::image::{self, Deployed, Repository, TagContent};
 use crate::machine::{self, LaunchFault};
 use crate::registry::{Keep, ManifestContent, Place, Registry, RegistryFault, TakenManifest};
 use crate::workloads::rows;
 use bytes::Bytes;
+use std::collections::HashMap;
 use std::sync::Arc;
+use store::resources::Stored;
 use store::{Tx, image_rights, resources};
 use tokio_util::sync::CancellationToken;
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::Image;
 use types::own_image::{BadImageName, IMAGE_TYPES, ImageAt, OwnRepository};
-use types::wire::{CreateImageAnswer, CreateImageRequest};
+use types::wire::{CleanedImages, CreateImageAnswer, CreateImageRequest};
 use types::{KindName, Problems};
 
 /// Rows read at once.
 const PAGE: i64 = 200;
+/// Workspaces of which it is remembered which images they use.
+const KNOWN_MAX: usize = 20;
 const DEFAULT_TAG: &str = "latest";
 const SANDBOX: &str = "sandbox";
 
@@ -44,9 +48,13 @@ async fn look_after(control: &Control, registry: &Arc<dyn Registry>) -> Result<(
     if control.settings.registry.keep_tags > 0 {
         trim_all(control).await?;
     }
+    let mut known = Known::default();
     for place in registry.places().await.map_err(broken)? {
         let repository = place.repository.clone();
-        let pruned = prune(control, registry, place, Vec::new()).await;
+        let pruned = match known.of(control, &place.workspace).await {
+            Ok(deployed) => prune(control, registry, place, Vec::new(), deployed).await,
+            Err(error) => Err(error),
+        };
         pruned.or_else(|error| set_aside(error, &repository))?;
     }
     registry.tidy().await.map_err(broken)
@@ -65,8 +73,38 @@ fn set_aside(error: Error, repository: &dyn std::fmt::Display) -> Result<(), Err
     Ok(())
 }
 
+/// Which images workspaces use, for work on many repositories: reading that takes long.
+#[derive(Default)]
+struct Known(HashMap<WorkspaceId, Deployed>);
+
+impl Known {
+    /// Returns what a workspace uses now; nothing if the workspace is gone.
+    async fn of(
+        &mut self,
+        control: &Control,
+        workspace: &WorkspaceId,
+    ) -> Result<Option<Deployed>, Error> {
+        let (of, id, known) = (control.clone(), workspace.clone(), self.0.get(workspace).cloned());
+        let read = move |tx: &mut Tx<'_>| {
+            let Some((context, _)) = rows::context(&of, tx, &id)? else { return Ok(None) };
+            let Some(mut known) = known.clone() else {
+                return Deployed::read(&context, tx).map(Some);
+            };
+            known.catch_up(&context, tx)?;
+            Ok(Some(known))
+        };
+        let Some(deployed) = control.store.read(read).await? else { return Ok(None) };
+        if self.0.len() >= KNOWN_MAX {
+            self.0.clear();
+        }
+        self.0.insert(workspace.clone(), deployed.clone());
+        Ok(Some(deployed))
+    }
+}
+
 async fn trim_all(control: &Control) -> Result<(), Error> {
-    let mut after: Option<ResourceId> = None;
+    let keep = control.settings.registry.keep_tags;
+    let (mut after, mut known): (Option<ResourceId>, _) = (None, Known::default());
     loop {
         let from = after.clone();
         let page = move |tx: &mut Tx<'_>| resources::scan(tx, KindName::Image, from.as_ref(), PAGE);
@@ -74,36 +112,56 @@ async fn trim_all(control: &Control) -> Result<(), Error> {
         let Some(last) = rows.last() else { return Ok(()) };
         after = Some(last.id.clone());
         for row in rows {
-            let (of, name) = (control.clone(), row.path());
-            let work = move |tx: &mut Tx<'_>| {
-                let Some((context, _)) = rows::context(&of, tx, &row.workspace)? else {
-                    return Ok(());
-                };
-                let parents = [row.parent.clone()];
-                if context.find(tx, KindName::Image, &parents, &row.name)?.is_none() {
-                    return Ok(());
-                }
-                let held = Held::<Image>::lock(&context, tx, &parents, &row.name)?;
-                image::trim(&context, tx, held, of.settings.registry.keep_tags).map(drop)
-            };
-            control.store.write(work).await.or_else(|error| set_aside(error, &name))?;
+            let name = row.path();
+            let trimmed = trim_one(control, row, keep, &mut known).await;
+            trimmed.or_else(|error| set_aside(error, &name))?;
         }
     }
 }
 
+async fn trim_one(
+    control: &Control,
+    row: Stored,
+    keep: usize,
+    known: &mut Known,
+) -> Result<(), Error> {
+    let held = Held::<Image>::read(row)?;
+    if !image::is_over(&held, keep) {
+        return Ok(());
+    }
+    let (of, row) = (control.clone(), held.row);
+    let Some(deployed) = known.of(control, &row.workspace).await? else { return Ok(()) };
+    let work = move |tx: &mut Tx<'_>| {
+        let Some((context, _)) = rows::context(&of, tx, &row.workspace)? else {
+            return Ok(());
+        };
+        let parents = [row.parent.clone()];
+        if context.find(tx, KindName::Image, &parents, &row.name)?.is_none() {
+            return Ok(());
+        }
+        let held = Held::<Image>::lock(&context, tx, &parents, &row.name)?;
+        image::trim(&context, tx, held, keep, &mut deployed.clone()).map(drop)
+    };
+    control.store.write(work).await
+}
+
 /// Removes from a repository what nothing needs: manifests in `except` at once, the rest when it is
-/// old. Also revokes the workspace's rights to images that are gone.
+/// old. Also revokes the workspace's rights to images that are gone. `deployed` is nothing if the
+/// workspace is gone.
 async fn prune(
     control: &Control,
     registry: &Arc<dyn Registry>,
     place: Place,
     except: Vec<String>,
+    deployed: Option<Deployed>,
 ) -> Result<(), Error> {
     let _turn = registry.turn(&place).await;
     let (of, at) = (control.clone(), place.clone());
-    let needed = move |tx: &mut Tx<'_>| match rows::context(&of, tx, &at.workspace)? {
-        Some((context, _)) => image::needed(&context, tx, &at.repository),
-        None => Ok(Vec::new()),
+    let needed = move |tx: &mut Tx<'_>| match (rows::context(&of, tx, &at.workspace)?, &deployed) {
+        (Some((context, _)), Some(deployed)) => {
+            image::needed(&context, tx, &at.repository, deployed.clone())
+        }
+        _ => Ok(Vec::new()),
     };
     let manifests = control.store.read(needed).await?;
     let keep = Keep { manifests: manifests.clone(), except };
@@ -127,6 +185,7 @@ pub async fn after_deletion(
     context: &Context,
     repository: &OwnRepository,
     digests: Vec<String>,
+    deployed: &Deployed,
 ) -> Result<(), Error> {
     let control = &context.control;
     let Some(registry) = control.machine().and_then(|machine| machine.registry()) else {
@@ -134,8 +193,31 @@ pub async fn after_deletion(
     };
     let (workspace, repository) = (context.member.workspace.clone(), repository.clone());
     let place = Place { workspace, repository };
-    prune(control, &registry, place, digests).await?;
+    prune(control, &registry, place, digests, Some(deployed.clone())).await?;
     registry.free_soon().await.map_err(broken)
+}
+
+/// Removes every image that nothing runs and that is not shared, some in each transaction.
+pub async fn clean_up(context: &Context, mut deployed: Deployed) -> Result<CleanedImages, Error> {
+    let (mut deleted, mut last) = (0, None);
+    loop {
+        let (of, known, after) = (context.clone(), deployed, last);
+        let some = move |tx: &mut Tx<'_>| {
+            let mut known = known.clone();
+            let cleaned = image::clean_up(&of, tx, &mut known, after.as_ref())?;
+            Ok::<_, Error>((cleaned, known))
+        };
+        let (cleaned, known) = context.control.store.write(some).await?;
+        (deployed, last) = (known, cleaned.last);
+        deleted += cleaned.deleted;
+        for image::Left { repository, digests } in cleaned.left {
+            after_deletion(context, &repository, digests, &deployed).await?;
+        }
+        if last.is_none() {
+            break;
+        }
+    }
+    Ok(CleanedImages { deleted, message: format!("{deleted} unused images are removed") })
 }
 
 /// A repository that a caller may read.
@@ -250,10 +332,12 @@ pub async fn remove(
     registry: &dyn Registry,
     repository: &OwnRepository,
     at: ImageAt,
+    deployed: Deployed,
 ) -> Result<Result<(), RegistryFault>, Error> {
-    let (of, named) = (context.clone(), repository.clone());
-    let work =
-        move |tx: &mut Tx<'_>| image::without(&of, tx, &named, &at).map(|it| (it, at.clone()));
+    let (of, named, known) = (context.clone(), repository.clone(), deployed.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        image::without(&of, tx, &named, &at, known.clone()).map(|it| (it, at.clone()))
+    };
     let (tags, at) = context.control.store.write(work).await?;
     let place =
         Place { workspace: context.member.workspace.clone(), repository: repository.clone() };
@@ -268,7 +352,7 @@ pub async fn remove(
         }
         ImageAt::Digest(digest) => Some(digest),
     };
-    after_deletion(context, repository, digest.into_iter().collect()).await?;
+    after_deletion(context, repository, digest.into_iter().collect(), &deployed).await?;
     Ok(Ok(()))
 }
 

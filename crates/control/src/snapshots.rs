@@ -21,11 +21,11 @@ use crate::usage;
 use crate::workloads::{launch, rows, soon};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use store::resources::{self, Query};
-use store::{Tx, revisions};
+use store::resources::{self, Query, Stored};
+use store::{Tx, feed, wishes};
 use tracing::Instrument;
 use types::KindName;
-use types::ids::{ResourceId, WorkspaceId};
+use types::ids::ResourceId;
 use types::instance::InstanceName;
 use types::kinds::snapshot::{Kept, Origin, SnapshotStatus, State};
 use types::kinds::{Sandbox, Snapshot};
@@ -385,18 +385,48 @@ pub fn remove(
     engine::change_state(context, tx, held, state).map(drop)
 }
 
-/// Checks whether a sandbox, or a revision of an application, begins with a snapshot.
-pub(crate) fn is_needed(
-    tx: &mut Tx<'_>,
-    workspace: &WorkspaceId,
-    id: &ResourceId,
-) -> Result<bool, Error> {
-    // Sandboxes name the row's id, applications the id that callers see. Both have the same ending,
-    // which is searched for.
-    let text = id.as_str().split_once('_').map_or(id.as_str(), |(_, end)| end);
-    Ok(resources::occurs(tx, workspace, KindName::Sandbox, text)?
-        || resources::occurs(tx, workspace, KindName::Application, text)?
-        || !revisions::wishes_with(tx, workspace, text)?.is_empty())
+/// What begins with a snapshot: a sandbox, or a revision of an application.
+const BEGINNERS: [KindName; 2] = [KindName::Sandbox, KindName::Application];
+
+/// That nothing began with a snapshot, up to a revision of the feed. It is found out before the
+/// transaction that removes the snapshot, because looking through all wishes takes long, and others
+/// who write would wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unneeded {
+    upto: i64,
+}
+
+impl Unneeded {
+    /// Returns nothing if something begins with the snapshot, or if it is gone.
+    pub(crate) async fn find(control: &Control, id: &ResourceId) -> Result<Option<Self>, Error> {
+        let id = id.clone();
+        let work = move |tx: &mut Tx<'_>| {
+            let Some(held) = rows::find::<Snapshot>(tx, &id)? else { return Ok(None) };
+            let (upto, text) = (feed::latest(tx)?, id_text(&id));
+            for kind in BEGINNERS {
+                if wishes::occurs(tx, &held.row.workspace, kind, text)? {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(Self { upto }))
+        };
+        control.store.read(work).await
+    }
+
+    /// Checks whether something that was written since begins with the snapshot.
+    pub(crate) fn still_holds(self, tx: &mut Tx<'_>, of: &Stored) -> Result<bool, Error> {
+        for kind in BEGINNERS {
+            if wishes::occurs_since(tx, &of.workspace, kind, self.upto, id_text(&of.id))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Sandboxes name the row's id, applications the id that callers see. Returns their common ending.
+fn id_text(id: &ResourceId) -> &str {
+    id.as_str().split_once('_').map_or(id.as_str(), |(_, end)| end)
 }
 
 /// Finds a snapshot that something may begin with on this server's machine. It cannot be deleted

@@ -34,6 +34,7 @@ mod tidy;
 pub mod trigger_addresses;
 pub mod usage;
 mod value;
+pub mod wishes;
 
 pub use db::{
     DatabaseServer, Replication, Settings, Store, Target, Tx, database_servers, replication,

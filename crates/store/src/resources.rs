@@ -105,37 +105,6 @@ pub fn scan(
         .collect()
 }
 
-/// Returns the wishes in which a text occurs, of all objects of a kind in a workspace except
-/// terminated ones. `_` and `%` in the text act as wildcards.
-pub fn wishes_with(
-    tx: &mut Tx<'_>,
-    workspace: &WorkspaceId,
-    kind: KindName,
-    text: &str,
-) -> Result<Vec<String>, Error> {
-    let sql = "SELECT wish FROM resources
-               WHERE workspace_id = $1 AND kind = $2 AND status <> $3 AND wish LIKE $4";
-    let gone = Status::Terminated.name();
-    let rows = tx.query(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
-    rows.iter().map(|row| row.text(0)).collect()
-}
-
-/// Returns true if a text occurs in the stored wish or state of a non-terminated object of a kind
-/// in a workspace. `_` and `%` in the text act as wildcards.
-pub fn occurs(
-    tx: &mut Tx<'_>,
-    workspace: &WorkspaceId,
-    kind: KindName,
-    text: &str,
-) -> Result<bool, Error> {
-    let sql = "SELECT id FROM resources
-               WHERE workspace_id = $1 AND kind = $2 AND status <> $3 AND (state LIKE $4 OR wish LIKE $4)
-               LIMIT 1";
-    let gone = Status::Terminated.name();
-    let found = tx.find(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
-    Ok(found.is_some())
-}
-
 /// Returns the name of an object of a kind in a workspace in whose state a text occurs, except
 /// terminated ones. `_` and `%` in the text act as wildcards.
 pub fn name_with_state(

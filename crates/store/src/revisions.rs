@@ -2,7 +2,7 @@
 
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
-use types::ids::{ResourceId, WorkspaceId};
+use types::ids::ResourceId;
 
 const TABLE: &str = "revisions";
 
@@ -50,19 +50,6 @@ pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
 pub fn list(tx: &mut Tx<'_>, resource: &ResourceId, limit: i64) -> Result<Vec<Revision>, Error> {
     let sql = select!("WHERE resource_id = $1 ORDER BY number DESC LIMIT $2");
     tx.query(TABLE, sql, params![resource, limit])?.into_iter().map(Revision::try_from).collect()
-}
-
-/// Returns the kept wishes of all resources of a workspace in which a text occurs. `_` and `%` in
-/// the text act as wildcards.
-pub fn wishes_with(
-    tx: &mut Tx<'_>,
-    workspace: &WorkspaceId,
-    text: &str,
-) -> Result<Vec<String>, Error> {
-    let sql = "SELECT r.wish FROM revisions r JOIN resources o ON o.id = r.resource_id
-               WHERE o.workspace_id = $1 AND r.wish LIKE $2";
-    let rows = tx.query(TABLE, sql, params![workspace, format!("%{text}%")])?;
-    rows.iter().map(|row| row.text(0)).collect()
 }
 
 pub fn find(tx: &mut Tx<'_>, resource: &ResourceId, id: &str) -> Result<Option<Revision>, Error> {

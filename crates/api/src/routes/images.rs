@@ -9,7 +9,7 @@ use crate::routes::uploads;
 use auth::Member;
 use control::builds;
 use control::engine::{self, Held, Page, Secrets};
-use control::kinds::image;
+use control::kinds::image::{self, Deployed};
 use control::repositories;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -123,13 +123,20 @@ async fn removed(
     name: String,
     tag: Option<String>,
 ) -> Result<Reply<Image>, Error> {
-    let (context, of) = (call.context(), call.context());
+    let (context, of, named) = (call.context(), call.context(), name.clone());
+    let look = move |tx: &mut Tx<'_>| {
+        let parents = image::any_type(&of, tx, std::slice::from_ref(&kind), &named)?;
+        Held::<Image>::get(&of, tx, &parents, &named)?;
+        Ok((parents, Deployed::read(&of, tx)?))
+    };
+    let (parents, deployed) = call.app.lists.read(call.who.workspace.as_str(), look).await?;
+    let (of, known) = (call.context(), deployed.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let parents = image::any_type(&of, tx, std::slice::from_ref(&kind), &name)?;
         let before = Held::<Image>::get(&of, tx, &parents, &name)?;
+        let mut known = known.clone();
         let last = match &tag {
-            Some(tag) => image::without_tag(&of, tx, &parents, &name, tag)?,
-            None => engine::remove::<Image>(&of, tx, &parents, &name)?,
+            Some(tag) => image::without_tag(&of, tx, &parents, &name, tag, &mut known)?,
+            None => image::remove(&of, tx, &parents, &name, known)?,
         };
         Ok::<_, control::Error>((last, before))
     };
@@ -139,7 +146,7 @@ async fn removed(
     if before.state.source_workspace.is_none()
         && let Ok(repository) = before.row.path().parse::<OwnRepository>()
     {
-        repositories::after_deletion(&context, &repository, digests).await?;
+        repositories::after_deletion(&context, &repository, digests, &deployed).await?;
     }
     Ok(Reply::of(&last))
 }
@@ -147,10 +154,7 @@ async fn removed(
 /// Removes every image that nothing runs and nobody shares.
 pub(crate) async fn clean_up(call: Call<Member>) -> Result<Reply<CleanedImages>, Error> {
     let (context, of) = (call.context(), call.context());
-    let work = move |tx: &mut Tx<'_>| image::clean_up(&of, tx);
-    let (cleaned, gone) = call.app.store.write(work).await?;
-    for image::Left { repository, digests } in gone {
-        repositories::after_deletion(&context, &repository, digests).await?;
-    }
-    Ok(Reply::of(&cleaned))
+    let look = move |tx: &mut Tx<'_>| Deployed::read(&of, tx);
+    let deployed = call.app.lists.read(call.who.workspace.as_str(), look).await?;
+    Ok(Reply::of(&repositories::clean_up(&context, deployed).await?))
 }

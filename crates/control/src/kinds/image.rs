@@ -1,8 +1,10 @@
 //! Images of the workspace registry, one row for each repository. Builds, pushes and pulls give
 //! them tags. A tag is also the right to run the image, which is written in the same transaction.
 
+mod deployed;
 mod tags;
 
+pub use deployed::Deployed;
 pub use tags::{TagQuery, tags};
 
 use super::image_share;
@@ -11,22 +13,20 @@ use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Error, Unfit};
 use crate::usage;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use store::identity::workspaces;
-use store::{Tx, image_rights, resources, revisions};
+use store::resources::Stored;
+use store::{Tx, image_rights, resources};
 use types::kinds::Image;
 use types::kinds::image::{ImageMetadata, ImageSpec, ImageTag, State};
 use types::own_image::{BadImageName, ImageAt, OwnImage, OwnRepository};
 use types::parts::{Lifecycle, Status};
-use types::wire::CleanedImages;
 use types::{KindName, Problems};
 
-/// The kinds that run images.
-const RUNNERS: [KindName; 5] =
-    [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
 /// How many characters of a digest an event shows.
 const SHOWN: usize = 19;
+/// Images that one transaction looks at when unused ones are removed.
+const CLEANED_AT_ONCE: i64 = 50;
 
 impl Managed for Image {
     const PAGING: Paging = Paging::Bare;
@@ -35,14 +35,9 @@ impl Managed for Image {
         Some(&mut state.lifecycle)
     }
 
-    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        if !held.state.shares.is_empty() {
-            return Err(Unfit::ImageShared.into());
-        }
-        match deployed(context, tx, &repository(held))?.first() {
-            Some(reference) => Err(Unfit::ImageDeployed { reference: reference.clone() }.into()),
-            None => Ok(()),
-        }
+    /// What runs is for [`remove`] to check, outside of the transaction.
+    fn require_unused(_: &Context, _: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        require_unshared(held)
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
@@ -185,37 +180,25 @@ fn repository(held: &Held<Image>) -> String {
     held.row.path()
 }
 
-/// Returns the references to images of a repository in everything the workspace runs, and in the
-/// revisions that it may go back to.
-fn deployed(context: &Context, tx: &mut Tx<'_>, repository: &str) -> Result<Vec<String>, Error> {
-    let workspace = &context.member.workspace;
-    let text = format!("\"{repository}");
-    let mut wishes = revisions::wishes_with(tx, workspace, &text)?;
-    for kind in RUNNERS {
-        wishes.extend(resources::wishes_with(tx, workspace, kind, &text)?);
-    }
-    let mut references = Vec::new();
-    for wish in &wishes {
-        // A wish that cannot be read might name the image, so it must not be skipped.
-        let images = images_in(wish).map_err(|error| store::Error::Corrupt {
-            table: "resources",
-            id: repository.to_owned(),
-            why: format!("a wish that names it cannot be read at column {}", error.column()),
-        })?;
-        references.extend(images);
-    }
-    references.retain(|reference| is_of(reference, repository, None));
-    Ok(references)
+fn require_unshared(held: &Held<Image>) -> Result<(), Error> {
+    if held.state.shares.is_empty() { Ok(()) } else { Err(Unfit::ImageShared.into()) }
 }
 
-/// Returns the images that a wish names.
-fn images_in(wish: &str) -> serde_json::Result<Vec<String>> {
-    let wish: Value = serde_json::from_str(wish)?;
-    let of_revisions = wish.pointer("/spec/revisions").and_then(Value::as_array);
-    let of_revisions = of_revisions.into_iter().flatten().map(|revision| revision.get("image"));
-    let places = [wish.pointer("/spec/runtime/image"), wish.pointer("/spec/image")];
-    let all = places.into_iter().chain(of_revisions);
-    Ok(all.flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+/// Removes a repository, unless something runs one of its images.
+pub fn remove(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    mut deployed: Deployed,
+) -> Result<Image, Error> {
+    let held = Held::<Image>::lock(context, tx, parents, name)?;
+    require_unshared(&held)?;
+    deployed.catch_up(context, tx)?;
+    if let Some(reference) = deployed.of(&repository(&held)).next() {
+        return Err(Unfit::ImageDeployed { reference: reference.clone() }.into());
+    }
+    engine::remove::<Image>(context, tx, parents, name)
 }
 
 /// Checks whether a reference such as `agent/name:tag` means this repository (and this tag).
@@ -262,17 +245,16 @@ pub fn without_tag(
     parents: &[String],
     name: &str,
     tag: &str,
+    deployed: &mut Deployed,
 ) -> Result<Image, Error> {
     let held = Held::<Image>::lock(context, tx, parents, name)?;
     if !held.state.tags.iter().any(|known| known.name.as_deref() == Some(tag)) {
         return Err(Absent::ImageTag { tag: tag.to_owned() }.into());
     }
-    if !held.state.shares.is_empty() {
-        return Err(Unfit::ImageShared.into());
-    }
+    require_unshared(&held)?;
     let repository = repository(&held);
-    let used = deployed(context, tx, &repository)?;
-    if used.iter().any(|reference| is_of(reference, &repository, Some(tag))) {
+    deployed.catch_up(context, tx)?;
+    if deployed.of(&repository).any(|reference| is_of(reference, &repository, Some(tag))) {
         return Err(Unfit::TagDeployed { tag: tag.to_owned() }.into());
     }
     let held = drop_tags(context, tx, held, &[tag.to_owned()])?;
@@ -286,6 +268,7 @@ pub(crate) fn without(
     tx: &mut Tx<'_>,
     repository: &OwnRepository,
     at: &ImageAt,
+    mut deployed: Deployed,
 ) -> Result<Vec<String>, Error> {
     let Some(found) = find(context, tx, repository)? else { return Ok(Vec::new()) };
     if let Some(owner) = &found.held.state.source_workspace {
@@ -297,14 +280,15 @@ pub(crate) fn without(
     };
     if let ImageAt::Digest(digest) = at {
         let pinned = format!("{repository}@{digest}");
-        if deployed(context, tx, &repository.to_string())?.contains(&pinned) {
+        deployed.catch_up(context, tx)?;
+        if deployed.of(&repository.to_string()).any(|reference| *reference == pinned) {
             return Err(Unfit::ImageDeployed { reference: pinned }.into());
         }
     }
     let Some(digest) = digest.filter(|_| !tags.is_empty()) else { return Ok(Vec::new()) };
     let parents = [repository.resource_type().to_owned()];
     for tag in &tags {
-        without_tag(context, tx, &parents, repository.name(), tag)?;
+        without_tag(context, tx, &parents, repository.name(), tag, &mut deployed)?;
     }
     Ok(vec![digest])
 }
@@ -333,26 +317,46 @@ pub struct Left {
     pub digests: Vec<String>,
 }
 
-/// Removes every image that nothing runs and that is not shared. Also returns what is left of each.
-pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<(CleanedImages, Vec<Left>), Error> {
-    let (mut deleted, mut gone) = (0, Vec::new());
-    engine::for_each(context, tx, |tx, image: Held<Image>| {
-        let held = Held::<Image>::lock(context, tx, &image.parents(), &image.row.name)?;
-        if held.state.shares.is_empty() && deployed(context, tx, &repository(&held))?.is_empty() {
+/// What one transaction of a clean-up has done.
+pub struct Cleaned {
+    pub deleted: i64,
+    pub left: Vec<Left>,
+    /// The last image it looked at, to go on after; `None` if there are no more.
+    pub last: Option<Stored>,
+}
+
+/// Removes those of the next images that nothing runs and that are not shared.
+pub fn clean_up(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    deployed: &mut Deployed,
+    after: Option<&Stored>,
+) -> Result<Cleaned, Error> {
+    let workspace = &context.member.workspace;
+    let rows = resources::walk(tx, workspace, KindName::Image, after, CLEANED_AT_ONCE)?;
+    let mut cleaned = Cleaned { deleted: 0, left: Vec::new(), last: rows.last().cloned() };
+    deployed.catch_up(context, tx)?;
+    for row in rows {
+        let held = Held::<Image>::lock(context, tx, std::slice::from_ref(&row.parent), &row.name)?;
+        if held.state.shares.is_empty() && deployed.of(&repository(&held)).next().is_none() {
             let_go(context, tx, &held)?;
             resources::delete(tx, &held.row, context.actor())?;
-            deleted += 1;
+            cleaned.deleted += 1;
             if let Ok(repository) = repository(&held).parse()
                 && held.state.source_workspace.is_none()
             {
                 let digests = held.state.digests.into_values().collect();
-                gone.push(Left { repository, digests });
+                cleaned.left.push(Left { repository, digests });
             }
         }
-        Ok(())
-    })?;
-    let message = format!("{deleted} unused images are removed");
-    Ok((CleanedImages { deleted, message }, gone))
+    }
+    Ok(cleaned)
+}
+
+/// Checks whether [`trim`] has tags to look at.
+pub(crate) fn is_over(held: &Held<Image>, keep: usize) -> bool {
+    let owned = held.state.source_workspace.is_none() && held.state.shares.is_empty();
+    keep > 0 && held.state.tags.len() > keep && owned
 }
 
 /// Removes the oldest unused tags of a repository, except for the `keep` newest tags.
@@ -361,14 +365,14 @@ pub(crate) fn trim(
     tx: &mut Tx<'_>,
     held: Held<Image>,
     keep: usize,
+    deployed: &mut Deployed,
 ) -> Result<Held<Image>, Error> {
-    let owned = held.state.source_workspace.is_none() && held.state.shares.is_empty();
-    if keep == 0 || held.state.tags.len() <= keep || !owned {
+    if !is_over(&held, keep) {
         return Ok(held);
     }
     let repository = repository(&held);
-    let used = deployed(context, tx, &repository)?;
-    let is_used = |tag: &str| used.iter().any(|it| is_of(it, &repository, Some(tag)));
+    deployed.catch_up(context, tx)?;
+    let is_used = |tag: &str| deployed.of(&repository).any(|it| is_of(it, &repository, Some(tag)));
     let mut tags = held.state.tags.clone();
     tags.sort_by_key(|tag| std::cmp::Reverse(tag.updated_at));
     let names = tags.into_iter().skip(keep).filter_map(|tag| tag.name);
@@ -382,14 +386,17 @@ pub(crate) fn needed(
     context: &Context,
     tx: &mut Tx<'_>,
     repository: &OwnRepository,
+    mut deployed: Deployed,
 ) -> Result<Vec<String>, Error> {
     let name = repository.to_string();
-    let mut references = deployed(context, tx, &name)?;
+    deployed.catch_up(context, tx)?;
+    let mut references: Vec<String> = deployed.of(&name).cloned().collect();
     let mut digests = Vec::new();
     if let Some(Repository { held }) = find(context, tx, repository)? {
         for share in &held.state.shares {
             if let Some(other) = workspaces::find_by_name(tx, &share.workspace)? {
-                references.extend(deployed(&context.in_workspace(&other), tx, &name)?);
+                let there = Deployed::read(&context.in_workspace(&other), tx)?;
+                references.extend(there.of(&name).cloned());
             }
         }
         digests.extend(held.state.digests.into_values());

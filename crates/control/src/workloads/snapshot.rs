@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::snapshot_store::{SnapshotFault, TakenSnapshot};
-use crate::snapshots::{self, keeper};
+use crate::snapshots::{self, Unneeded, keeper};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use store::Tx;
@@ -64,13 +64,11 @@ fn is_here(control: &Control, state: &State) -> bool {
 /// Removes the row of a deleted snapshot, unless something begins with it. The files are removed
 /// after the row.
 async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
-    if is_needed(control, id).await? {
-        return Ok(());
-    }
+    let Some(unneeded) = Unneeded::find(control, id).await? else { return Ok(()) };
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Snapshot>(tx, &id)? else { return Ok(()) };
-        if held.state.kept != Kept::Deleted || snapshots::is_needed(tx, &held.row.workspace, &id)? {
+        if held.state.kept != Kept::Deleted || !unneeded.still_holds(tx, &held.row)? {
             return Ok(());
         }
         let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
@@ -79,17 +77,6 @@ async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
         engine::remove::<Snapshot>(&context, tx, &[], &held.row.name).map(drop)
     };
     control.store.write(work).await
-}
-
-/// Checks whether something begins with a snapshot. Done by a read before anything is written,
-/// since a write transaction would block others.
-async fn is_needed(control: &Control, id: &ResourceId) -> Result<bool, Error> {
-    let id = id.clone();
-    let work = move |tx: &mut Tx<'_>| match rows::find::<Snapshot>(tx, &id)? {
-        Some(held) => snapshots::is_needed(tx, &held.row.workspace, &id),
-        None => Ok(false),
-    };
-    control.store.read(work).await
 }
 
 /// Removes snapshots kept here whose rows are gone. `rows` are the existing ones.
@@ -158,11 +145,14 @@ async fn look_after(
 ) -> Result<(), Error> {
     let old =
         held.row.created_at.plus(control.settings.snapshots.fork_within) < control.world.now();
-    let goes = held.state.kept == Kept::Needed && old && !is_needed(control, &held.row.id).await?;
+    let goes = match held.state.kept {
+        Kept::Needed if old => Unneeded::find(control, &held.row.id).await?,
+        _ => None,
+    };
     let grown = size.filter(|size| *size != held.state.size_bytes);
     match held.state.kept {
         Kept::Deleted => return let_go(control, &held.row.id).await,
-        Kept::Needed | Kept::Asked if grown.is_none() && !goes => return Ok(()),
+        Kept::Needed | Kept::Asked if grown.is_none() && goes.is_none() => return Ok(()),
         Kept::Needed | Kept::Asked => {}
     }
     let (of, id) = (control.clone(), held.row.id);
@@ -178,9 +168,9 @@ async fn look_after(
         }
         // The change makes the row be looked at, and a deleted snapshot that is not needed is
         // removed then.
-        if goes
+        if let Some(unneeded) = goes
             && state.kept == Kept::Needed
-            && !snapshots::is_needed(tx, &held.row.workspace, &id)?
+            && unneeded.still_holds(tx, &held.row)?
         {
             state.kept = Kept::Deleted;
         }

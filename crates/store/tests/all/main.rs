@@ -18,3 +18,4 @@ mod runners;
 mod secrets;
 mod silence;
 mod walks;
+mod wishes;

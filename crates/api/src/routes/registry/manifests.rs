@@ -6,10 +6,12 @@ use super::session::Session;
 use crate::http::bodies::gather;
 use axum::body::Body;
 use axum::response::Response;
+use control::kinds::image::Deployed;
 use control::registry::RegistryFault;
 use control::repositories::{self, NewManifest};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use store::Tx;
 use types::own_image::ImageAt;
 
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
@@ -75,6 +77,9 @@ pub(super) async fn remove(session: &Session, at: &str) -> Result<Response, Refu
     session.require_own()?;
     let at = reference(session, at)?;
     let (context, registry) = (&session.context, &*session.registry);
-    repositories::remove(context, registry, &session.repository, at).await??;
+    let (of, workspace) = (context.clone(), context.member.workspace.as_str());
+    let look = move |tx: &mut Tx<'_>| Deployed::read(&of, tx);
+    let deployed = session.caller.app.lists.read(workspace, look).await?;
+    repositories::remove(context, registry, &session.repository, at, deployed).await??;
     Ok(empty(StatusCode::ACCEPTED))
 }

@@ -1,8 +1,14 @@
 //! Images of a workspace, and who shares them.
 
 use crate::common::{Cloud, settings};
+use auth::Identity;
+use control::Context;
+use control::context::as_admin;
+use control::kinds::image::{self, Deployed};
 use http::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use store::identity::workspaces;
 use store::resources;
 use types::ids::ResourceId;
 use types::{KindName, Timestamp};
@@ -230,6 +236,52 @@ async fn the_oldest_of_many_images_is_found_and_cleaned_up() {
     assert_eq!(cloud.get("/v0/images/_/oldest").await.ok()["metadata"]["name"], "oldest");
     assert_eq!(cloud.get("/v0/images/_/newest").await.ok()["metadata"]["name"], "newest");
     assert_eq!(cloud.delete("/v0/images").await.ok()["deleted"], 2);
+}
+
+#[tokio::test]
+async fn many_images_are_cleaned_up_in_steps_that_miss_nothing() {
+    for cloud in Cloud::on_both().await {
+        let names: Vec<&'static str> =
+            (0..120).map(|number| &*format!("i{number:03}").leak()).collect();
+        for name in &names {
+            cloud.image(name).await;
+        }
+        let runs = |name: &str, image: &str| json!({"metadata": {"name": name}, "spec": {"runtime": {"image": image}}});
+        cloud.post("/v0/agents", runs("early", "agent/i007:v1")).await.ok();
+        let main = cloud.workspace("main").await;
+        let find = move |tx: &mut store::Tx<'_>| workspaces::find(tx, &main);
+        let main = cloud.store.read(find).await.unwrap().unwrap();
+        let member = as_admin(&Arc::new(Identity::system()), &main);
+        let context = Context { control: cloud.control.clone(), member };
+        let of = context.clone();
+        let mut deployed = cloud.store.read(move |tx| Deployed::read(&of, tx)).await.unwrap();
+        // Only now, and then with an earlier revision.
+        cloud.post("/v0/agents", runs("late", "agent/i111:v2")).await.ok();
+        cloud.post("/v0/agents", runs("changed", "agent/i042:v1")).await.ok();
+        cloud.put("/v0/agents/changed", runs("changed", "agent/i008:v1")).await.ok();
+        let (mut last, mut steps) = (None, Vec::new());
+        loop {
+            let (of, mut known, after) = (context.clone(), deployed, last);
+            let step = move |tx: &mut store::Tx<'_>| {
+                image::clean_up(&of, tx, &mut known, after.as_ref()).map(|it| (it, known.clone()))
+            };
+            let cleaned;
+            (cleaned, deployed) = cloud.store.write(step).await.unwrap();
+            last = cleaned.last;
+            steps.push(cleaned.deleted);
+            if last.is_none() {
+                break;
+            }
+        }
+        assert_eq!(steps, [47, 50, 19, 0]);
+        let left = cloud.get("/v0/images").await.ok();
+        let left = left.as_array().unwrap().iter().map(|image| image["metadata"]["name"].clone());
+        let mut left: Vec<_> = left.map(|name| name.as_str().unwrap().to_owned()).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["i007", "i008", "i042", "i111"]);
+        assert_eq!(cloud.delete("/v0/images").await.ok()["deleted"], 0);
+        cloud.delete("/v0/images/agent/i042").await.refused(400);
+    }
 }
 
 #[tokio::test]
