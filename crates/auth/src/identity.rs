@@ -171,7 +171,7 @@ pub(crate) fn load(
         }
         Subject::ServiceAccount(id) => {
             let Some(account) = service_accounts::find_anywhere(tx, id)? else { return Ok(None) };
-            let Some(workspace) = workspaces::find(tx, &account.workspace)? else {
+            let Some(workspace) = workspaces::find_open(tx, &account.workspace)? else {
                 return Ok(None);
             };
             (account.name, vec![membership(tx, workspace, account.role)?], Vec::new())

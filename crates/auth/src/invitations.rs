@@ -30,7 +30,9 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Received>, Error> {
 }
 
 fn received(tx: &mut Tx<'_>, invitation: Invitation) -> Result<Option<Received>, Error> {
-    let Some(workspace) = workspaces::find(tx, &invitation.workspace)? else { return Ok(None) };
+    let Some(workspace) = workspaces::find_open(tx, &invitation.workspace)? else {
+        return Ok(None);
+    };
     let account_name = accounts::get(tx, &workspace.account)?.name;
     let members =
         members::list(tx, &workspace.id)?.into_iter().map(|member| member.user.email).collect();

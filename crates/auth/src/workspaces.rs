@@ -107,7 +107,7 @@ pub fn refusal(tx: &mut Tx<'_>, name: &str) -> Result<Option<WorkspaceReason>, E
     }
     Ok(match forbidden(name) {
         Some(reason) => Some(reason),
-        None if workspaces::find_by_name(tx, name)?.is_some() => Some(WorkspaceReason::Taken),
+        None if workspaces::is_taken(tx, name)? => Some(WorkspaceReason::Taken),
         None => None,
     })
 }
@@ -195,14 +195,14 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Workspace>, Error> {
         Subject::ServiceAccount(_) => {
             let ids = who.memberships.iter().map(|membership| &membership.workspace);
             Ok(ids
-                .filter_map(|id| workspaces::find(tx, id).transpose())
+                .filter_map(|id| workspaces::find_open(tx, id).transpose())
                 .collect::<Result<_, _>>()?)
         }
     }
 }
 
 pub fn get(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
-    let found = workspaces::find(tx, &member.workspace)?;
+    let found = workspaces::find_open(tx, &member.workspace)?;
     found.ok_or_else(|| Error::not_found("workspace", member.workspace_name.as_str()))
 }
 
@@ -234,6 +234,15 @@ pub fn delete(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     member.admin()?;
     let workspace = get(tx, member)?;
     workspaces::delete(tx, &workspace.id, &member.who.name)?;
+    Ok(workspace)
+}
+
+/// Takes the workspace away from everybody, because it is deleted in steps. The caller must see to
+/// these.
+pub fn close(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
+    member.admin()?;
+    let workspace = get(tx, member)?;
+    workspaces::close(tx, &workspace.id, &member.who.name)?;
     Ok(workspace)
 }
 

@@ -14,6 +14,7 @@ use auth::Auth;
 use jobs::Queue;
 use std::sync::Arc;
 use store::Store;
+use tokio::sync::Notify;
 use types::World;
 use types::edge::{RequestStats, RouteChange, Window};
 use types::ids::ResourceId;
@@ -41,6 +42,8 @@ pub struct Inner {
     pub(crate) workloads: Shared,
     pub(crate) models: models::Shared,
     pub(crate) servers: Servers,
+    /// Wakes [`crate::workspace_removal::run`].
+    pub(crate) removals: Notify,
 }
 
 impl std::ops::Deref for Control {

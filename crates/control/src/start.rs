@@ -10,13 +10,17 @@ use crate::servers::{self, Servers};
 use crate::settings::Settings;
 use crate::workload_identity::key::IdentityKey;
 use crate::workloads::shared::Shared;
-use crate::{Error, billing, builds, models, repositories, usage, workloads, workspace_defaults};
+use crate::{
+    Error, billing, builds, models, repositories, usage, workloads, workspace_defaults,
+    workspace_removal,
+};
 use auth::{Auth, Identity};
 use jobs::Queue;
 use jobs::callbacks::Callbacks;
 use std::sync::Arc;
 use store::identity::workspaces;
 use store::{Store, Tx};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::World;
@@ -74,6 +78,7 @@ impl Control {
             workloads: Shared::new(&settings),
             settings,
             builder,
+            removals: Notify::new(),
         }));
         control.seed().await?;
         Ok(control)
@@ -110,6 +115,7 @@ pub fn start(control: &Control, ending: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(billing::run(control.clone(), ending.clone()));
     tokio::spawn(repositories::run(control.clone(), ending.clone()));
     tokio::spawn(servers::run(control.clone(), ending.clone()));
+    tokio::spawn(workspace_removal::run(control.clone(), ending.clone()));
     let (of, end) = (control.clone(), ending.clone());
     tokio::spawn(async move {
         tokio::join!(workloads::run(of.clone(), end.clone()), builds::run(of, end));

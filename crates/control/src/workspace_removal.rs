@@ -1,22 +1,137 @@
-//! What happens to everything in a workspace before the workspace is deleted.
+//! How a workspace is deleted: in steps, because everybody else who writes waits for each of them.
+//!
+//! The first step takes the workspace away from everybody. What it does not delete is deleted by
+//! [`run`], on whichever server comes first: the row of the workspace says that it is deleted, and
+//! goes with the last step. Until then the name stays taken.
 
 use crate::context::Context;
-use crate::engine::{self, Held, Managed};
+use crate::control::Control;
+use crate::engine::{Held, Managed};
 use crate::error::Error;
+use crate::workloads::rows;
 use std::cmp::Reverse;
-use store::Tx;
+use std::time::Duration;
+use store::identity::workspaces;
+use store::{Tx, resources};
+use tokio_util::sync::CancellationToken;
+use types::ids::WorkspaceId;
 use types::{KindName, with_kind};
 
-/// Gives back what the objects of a workspace hold, so that nothing is billed or shared any more
-/// once their rows are deleted in the same transaction. It does not matter what uses what, because
-/// all of it goes.
-pub fn release_all(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+/// Most objects, or other rows, that one step deletes.
+const AT_ONCE: i64 = 500;
+/// Objects in memory at once.
+const READ_AT_ONCE: i64 = 50;
+/// How often a server looks for what another one has left.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Deletes a workspace for everybody. When this returns, a small one is gone; the rest of a large
+/// one goes in the background.
+pub async fn remove(context: &Context) -> Result<workspaces::Workspace, Error> {
+    let of = context.clone();
+    let first = move |tx: &mut Tx<'_>| {
+        of.member.admin()?;
+        workspaces::lock(tx, &of.member.workspace)?;
+        Ok::<_, Error>(match delete_some(&of, tx)? {
+            Progress::Done => auth::workspaces::delete(tx, &of.member)?,
+            Progress::More => auth::workspaces::close(tx, &of.member)?,
+        })
+    };
+    let deleted = context.control.auth.change(first).await?;
+    context.control.removals.notify_one();
+    Ok(deleted)
+}
+
+/// Completes deletions until the server ends. What is left then is deleted after the next start.
+pub(crate) async fn run(control: Control, ending: CancellationToken) {
+    loop {
+        if let Some(Err(error)) = ending.run_until_cancelled(complete_all(&control)).await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "deleted workspaces could not be looked for; it is tried again"
+            );
+        }
+        let woken = tokio::time::timeout(EVERY, control.removals.notified());
+        if ending.run_until_cancelled(woken).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn complete_all(control: &Control) -> Result<(), Error> {
+    for workspace in control.store.read(workspaces::deleted).await? {
+        if let Err(error) = complete(control, &workspace).await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                %workspace,
+                "a deleted workspace could not be cleared; it is tried again"
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn complete(control: &Control, workspace: &WorkspaceId) -> Result<(), Error> {
+    loop {
+        let (of, id) = (control.clone(), workspace.clone());
+        match control.store.write(move |tx| next_step(&of, tx, &id)).await? {
+            Progress::Done => return Ok(()),
+            Progress::More => {}
+        }
+    }
+}
+
+fn next_step(control: &Control, tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Progress, Error> {
+    // Another server may be at the same, and done by now.
+    workspaces::lock(tx, id)?;
+    let Some((context, _)) = rows::context(control, tx, id)? else { return Ok(Progress::Done) };
+    let progress = delete_some(&context, tx)?;
+    if progress == Progress::Done {
+        workspaces::delete(tx, id, context.actor())?;
+    }
+    Ok(progress)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// Nothing is left.
+    Done,
+    More,
+}
+
+/// Deletes the next objects of a workspace, or what is left besides. It does not matter what uses
+/// what, because all of it goes.
+fn delete_some(context: &Context, tx: &mut Tx<'_>) -> Result<Progress, Error> {
     let mut kinds = KindName::ALL.to_vec();
     // An object may still need what contains it.
     kinds.sort_by_key(|kind| Reverse(kind.parents().len()));
-    kinds.into_iter().try_for_each(|kind| with_kind!(kind, release(context, tx)))
+    let mut left = AT_ONCE;
+    for kind in kinds {
+        left -= with_kind!(kind, delete_some_of(context, tx, left))?;
+    }
+    left -= resources::clear_workspace(tx, &context.member.workspace, left)?;
+    Ok(if left > 0 { Progress::Done } else { Progress::More })
 }
 
-fn release<K: Managed>(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
-    engine::for_each(context, tx, |tx, held: Held<K>| K::release(context, tx, &held))
+/// Deletes objects of one kind. Gives back what they hold first, so that nothing is billed or shared
+/// any more.
+fn delete_some_of<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    limit: i64,
+) -> Result<i64, Error> {
+    let mut deleted = 0;
+    while deleted < limit {
+        let room = READ_AT_ONCE.min(limit - deleted);
+        let rows = resources::lock_some(tx, &context.member.workspace, K::NAME, room)?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            let held = Held::<K>::read(row)?;
+            K::release(context, tx, &held)?;
+            resources::delete(tx, &held.row, context.actor())?;
+            deleted += 1;
+        }
+    }
+    Ok(deleted)
 }

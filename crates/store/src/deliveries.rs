@@ -333,9 +333,16 @@ pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, E
     )
 }
 
-/// Deletes the deliveries of a workspace that is being deleted, so that nothing more is sent.
-pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute("DELETE FROM deliveries WHERE workspace_id = $1", params![workspace]).map(drop)
+/// Deletes up to `limit` deliveries of a workspace that is being deleted, so that nothing more is
+/// sent.
+pub(crate) fn delete_of_workspace(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    limit: i64,
+) -> Result<u64, Error> {
+    let sql = "DELETE FROM deliveries WHERE id IN
+               (SELECT id FROM deliveries WHERE workspace_id = $1 LIMIT $2)";
+    tx.execute(sql, params![workspace, limit])
 }
 
 fn read(row: &Row) -> Result<Delivery, Error> {

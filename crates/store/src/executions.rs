@@ -289,20 +289,32 @@ pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64,
     let oldest = "SELECT id FROM executions WHERE ended_at < $1 ORDER BY ended_at, id LIMIT 1";
     let Some(row) = tx.find(TABLE, oldest, params![ended_before])? else { return Ok(0) };
     let id = ExecutionId::known(row.text(0)?);
-    let tasks = tx.execute(
-        "DELETE FROM tasks WHERE execution_id = $1
-         AND task IN (SELECT task FROM tasks WHERE execution_id = $1 ORDER BY task LIMIT $2)",
-        params![&id, limit],
-    )?;
+    let tasks = tasks::delete(tx, &id, limit)?;
     if i64::try_from(tasks).is_ok_and(|tasks| tasks >= limit) {
         return Ok(tasks);
     }
     Ok(tasks + tx.execute("DELETE FROM executions WHERE id = $1", params![&id])?)
 }
 
-/// Deletes all executions of a workspace. Those who run their tasks will notice.
-pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute("DELETE FROM executions WHERE workspace_id = $1", params![workspace]).map(drop)
+/// Deletes up to `limit` tasks and executions of a workspace. Those who run the tasks will notice.
+pub(crate) fn delete_of_workspace(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    limit: i64,
+) -> Result<u64, Error> {
+    let any = tx.locking("SELECT id FROM executions WHERE workspace_id = $1 LIMIT 1").into_owned();
+    let (mut deleted, limit) = (0, limit.unsigned_abs());
+    while deleted < limit
+        && let Some(row) = tx.find(TABLE, &any, params![workspace])?
+    {
+        let id = ExecutionId::known(row.text(0)?);
+        let room = i64::try_from(limit - deleted).unwrap_or(i64::MAX);
+        deleted += tasks::delete(tx, &id, room)?;
+        if deleted < limit {
+            deleted += tx.execute("DELETE FROM executions WHERE id = $1", params![&id])?;
+        }
+    }
+    Ok(deleted)
 }
 
 fn read(row: &Row) -> Result<Execution, Error> {

@@ -102,3 +102,13 @@ pub fn trim(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<u64, Error> {
         params![now.plus_ms(-KEPT_MS), limit],
     )
 }
+
+pub(crate) fn delete_of_workspace(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    limit: i64,
+) -> Result<u64, Error> {
+    let sql = "DELETE FROM idempotency WHERE workspace_id = $1 AND claim IN
+               (SELECT claim FROM idempotency WHERE workspace_id = $1 LIMIT $2)";
+    tx.execute(sql, params![workspace, limit])
+}

@@ -57,14 +57,12 @@ pub fn of_repository(
     workspace: &WorkspaceId,
     repository: &str,
 ) -> Result<Vec<String>, Error> {
-    let sql = "SELECT name FROM image_rights WHERE workspace_id = $1 AND name LIKE $2";
-    let rows = tx.query(TABLE, sql, params![workspace, format!("{repository}%")])?;
-    let all: Vec<String> = rows.iter().map(|row| row.text(0)).collect::<Result<_, Error>>()?;
-    // Names may contain characters that `LIKE` treats as wildcards.
-    let is_of = |name: &String| {
-        name.strip_prefix(repository).is_some_and(|rest| rest.starts_with([':', '@']))
-    };
-    Ok(all.into_iter().filter(is_of).collect())
+    // `A` is the character after `@`, and no name has one of those between `:` and `@`. Unlike
+    // `LIKE`, a range uses the key: a workspace may have many names.
+    let sql = "SELECT name FROM image_rights
+               WHERE workspace_id = $1 AND name >= $2 || ':' AND name < $2 || 'A'";
+    let rows = tx.query(TABLE, sql, params![workspace, repository])?;
+    rows.iter().map(|row| row.text(0)).collect()
 }
 
 /// Lists up to `limit` names and digests that a workspace may use, latest grant first.
@@ -79,6 +77,12 @@ pub fn all(
     rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect()
 }
 
-pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute("DELETE FROM image_rights WHERE workspace_id = $1", params![workspace]).map(drop)
+pub(crate) fn delete_of_workspace(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    limit: i64,
+) -> Result<u64, Error> {
+    let sql = "DELETE FROM image_rights WHERE workspace_id = $1 AND name IN
+               (SELECT name FROM image_rights WHERE workspace_id = $1 LIMIT $2)";
+    tx.execute(sql, params![workspace, limit])
 }

@@ -196,10 +196,11 @@ pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error
     }
     let path = stored.path();
     for kind in stored.kind.below() {
-        // `0` is the character after `/`, so this matches everything that starts with the path and
-        // a slash. What is found is locked, or a change of it in between would let it survive.
+        // `0` is the character after `/`, so this matches the path, and everything that starts with
+        // it and a slash. It is written as one range, or all of the kind would be looked at. What is
+        // found is locked, or a change of it in between would let it survive.
         let sql = tx.locking(select!(
-            "WHERE workspace_id = $1 AND kind = $2 AND (parent = $3 OR (parent >= $3 || '/' AND parent < $3 || '0'))"
+            "WHERE workspace_id = $1 AND kind = $2 AND parent >= $3 AND parent < $3 || '0' AND (parent = $3 OR parent >= $3 || '/')"
         ));
         let children =
             tx.query(TABLE, &sql, params![&stored.workspace, kind.name(), path.as_str()])?;
@@ -240,34 +241,40 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
     Ok(true)
 }
 
-/// Most objects that one step deletes when a workspace is deleted.
-const DELETED_AT_ONCE: i64 = 500;
-
-/// Deletes everything in a workspace. The changes stay for followers, until they are trimmed by
-/// age.
-pub fn delete_workspace(
+/// Lists objects of a kind in a workspace that is being deleted, and locks them.
+pub fn lock_some(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
-    actor: &str,
-) -> Result<(), Error> {
-    loop {
-        let rows = tx.query(
-            TABLE,
-            select!("WHERE workspace_id = $1 ORDER BY kind, parent, name LIMIT $2"),
-            params![workspace, DELETED_AT_ONCE],
-        )?;
-        if rows.is_empty() {
-            break;
-        }
-        for row in rows {
-            delete_row(tx, &Stored::try_from(row)?, actor)?;
+    kind: KindName,
+    limit: i64,
+) -> Result<Vec<Stored>, Error> {
+    let sql =
+        tx.locking(select!("WHERE workspace_id = $1 AND kind = $2 ORDER BY parent, name LIMIT $3"));
+    tx.query(TABLE, &sql, params![workspace, kind.name(), limit])?
+        .into_iter()
+        .map(Stored::try_from)
+        .collect()
+}
+
+/// Deletes up to `limit` rows of a workspace that has no objects any more. Returns how many that
+/// were; fewer than `limit` mean that nothing is left. The changes stay for followers, until they
+/// are trimmed by age.
+pub fn clear_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, limit: i64) -> Result<i64, Error> {
+    type Step = fn(&mut Tx<'_>, &WorkspaceId, i64) -> Result<u64, Error>;
+    let mut deleted = 0;
+    let steps: [Step; 6] = [
+        crate::executions::delete_of_workspace,
+        crate::deliveries::delete_of_workspace,
+        crate::trigger_addresses::delete_of_workspace,
+        crate::image_rights::delete_of_workspace,
+        crate::idempotency::delete_of_workspace,
+        counts::delete_of_workspace,
+    ];
+    for step in steps {
+        if deleted < limit {
+            let rows = step(tx, workspace, limit - deleted)?;
+            deleted += i64::try_from(rows).unwrap_or(limit);
         }
     }
-    tx.execute("DELETE FROM resource_counts WHERE workspace_id = $1", params![workspace])?;
-    crate::executions::delete_workspace(tx, workspace)?;
-    crate::deliveries::delete_workspace(tx, workspace)?;
-    crate::trigger_addresses::delete_workspace(tx, workspace)?;
-    crate::image_rights::delete_workspace(tx, workspace)?;
-    tx.execute("DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
-    Ok(())
+    Ok(deleted)
 }

@@ -54,7 +54,12 @@ pub fn find(
     Ok(Some(Holder { kind, name: row.text(1)?, trigger: row.text(2)? }))
 }
 
-pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute("DELETE FROM trigger_addresses WHERE workspace_id = $1", params![workspace])
-        .map(drop)
+pub(crate) fn delete_of_workspace(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    limit: i64,
+) -> Result<u64, Error> {
+    let sql = "DELETE FROM trigger_addresses WHERE workspace_id = $1 AND address IN
+               (SELECT address FROM trigger_addresses WHERE workspace_id = $1 LIMIT $2)";
+    tx.execute(sql, params![workspace, limit])
 }

@@ -179,14 +179,8 @@ pub(crate) async fn update(
 
 /// Removes a workspace with everything in it.
 pub(crate) async fn remove(call: Call<Person>) -> Result<Reply<Workspace>, Error> {
-    let member = enter(&call)?;
-    let context = Context { control: call.app.control().clone(), member: member.clone() };
-    let work = move |tx: &mut Tx<'_>| {
-        workspace_removal::release_all(&context, tx)?;
-        resources::delete_workspace(tx, &member.workspace, &member.who.name)?;
-        Ok::<_, Error>(workspaces::delete(tx, &member)?)
-    };
-    Ok(Reply::of(&shown(call.app.auth.change(work).await?)))
+    let context = Context { control: call.app.control().clone(), member: enter(&call)? };
+    Ok(Reply::of(&shown(workspace_removal::remove(&context).await?)))
 }
 
 pub(crate) async fn leave(call: Call<Person>) -> Result<Reply<Workspace>, Error> {

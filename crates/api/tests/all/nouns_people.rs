@@ -4,7 +4,12 @@ use crate::common::{Cloud, settings};
 use control::{Rate, Settings};
 use http::Method;
 use serde_json::json;
+use std::time::Duration;
+use store::Tx;
+use store::resources::{self, Stored};
+use tokio_util::sync::CancellationToken;
 use types::KindName;
+use types::ids::ResourceId;
 
 #[tokio::test]
 async fn a_workspace_belongs_to_who_made_it_and_goes_with_everything_in_it() {
@@ -38,6 +43,68 @@ async fn a_workspace_belongs_to_who_made_it_and_goes_with_everything_in_it() {
         cloud.get("/v0/agents?workspace=team").await.refused(403);
         cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
         assert_eq!(cloud.get("/v0/agents?workspace=team").await.ok()["meta"]["total"], 0);
+    }
+}
+
+/// More than one step of a deletion.
+const MANY: usize = 1200;
+
+#[tokio::test]
+async fn a_large_workspace_is_gone_at_once_and_deleted_in_steps() {
+    for cloud in Cloud::on_both().await {
+        cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+        let account = json!({"name": "bot"});
+        let account = cloud.post("/v0/service_accounts?workspace=team", account).await.ok();
+        let path = format!("/v0/service_accounts/{}", account["client_id"].as_str().unwrap());
+        let key = format!("{path}/api_keys?workspace=team");
+        let key = cloud.post(&key, json!({"name": "k"})).await.ok()["apiKey"].clone();
+        let key = format!("Bearer {}", key.as_str().unwrap());
+        let policies = async || {
+            let headers = [("authorization", key.as_str())];
+            cloud.call_with(Method::GET, "/v0/policies?workspace=team", &headers, None).await
+        };
+        policies().await.ok();
+        let team = cloud.workspace("team").await;
+        let locations = json!([{"name": "eu", "type": "continent"}]);
+        let spec = json!({"type": "location", "locations": locations});
+        let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+        cloud.post("/v0/policies?workspace=team", policy.clone()).await.ok();
+        let of = team.clone();
+        let fill = move |tx: &mut Tx<'_>| {
+            let one = resources::find(tx, &of, KindName::Policy, "", "p")?.unwrap();
+            for number in 1..MANY {
+                let (id, name) = (ResourceId::new(tx.world()), format!("p{number}"));
+                resources::insert(tx, Stored { id, name, ..one.clone() })?;
+            }
+            Ok::<_, store::Error>(())
+        };
+        cloud.store.write(fill).await.unwrap();
+        let of = team.clone();
+        let count = move |tx: &mut Tx<'_>| resources::count(tx, &of, KindName::Policy);
+        assert_eq!(cloud.delete("/v0/workspaces/team").await.ok()["name"], "team");
+        // No server goes on with it yet, so this is between two steps.
+        assert_eq!(cloud.store.read(count.clone()).await.unwrap(), 700);
+        cloud.post("/v0/policies", policy).await.ok();
+        policies().await.refused(401);
+        cloud.get("/v0/workspaces/team").await.refused(404);
+        cloud.get("/v0/policies?workspace=team").await.refused(403);
+        assert_eq!(cloud.get("/v0/workspaces").await.ok().as_array().unwrap().len(), 1);
+        cloud.post("/v0/workspaces", json!({"name": "team"})).await.refused(409);
+        // The next start.
+        let ending = CancellationToken::new();
+        drop(control::start(&cloud.control, &ending));
+        let _ending = ending.drop_guard();
+        let free = "/v0/workspaces/availability";
+        let mut commits = cloud.store.commits();
+        while cloud.post(free, json!({"name": "team"})).await.ok() == json!(false) {
+            let changed = tokio::time::timeout(Duration::from_secs(60), commits.changed());
+            changed.await.unwrap().unwrap();
+        }
+        assert_eq!(cloud.store.read(count).await.unwrap(), 0);
+        cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+        let again = cloud.get("/v0/policies?workspace=team").await.ok();
+        assert_eq!(again["meta"]["total"], 0, "{again}");
+        cloud.get("/v0/policies/p").await.ok();
     }
 }
 

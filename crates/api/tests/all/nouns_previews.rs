@@ -6,6 +6,7 @@ use crate::common::Cloud;
 use serde_json::{Value, json};
 use store::{Tx, edge_names, resources};
 use types::KindName;
+use types::ids::ResourceId;
 
 fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {}})
@@ -34,6 +35,32 @@ async fn an_address_belongs_to_one_preview_unless_it_is_taken_over() {
         )
         .await
         .refused(400);
+}
+
+/// All of them are deleted with the sandbox in one transaction, for which everybody else waits.
+#[tokio::test]
+async fn a_sandbox_has_a_thousand_previews_at_most() {
+    let cloud = Cloud::start().await;
+    cloud.post("/v0/sandboxes", named("box")).await.ok();
+    cloud.post("/v0/sandboxes/box/previews", preview_of("first")).await.ok();
+    let main = cloud.workspace("main").await;
+    let more = move |tx: &mut Tx<'_>| {
+        let first = resources::find(tx, &main, KindName::Preview, "box", "first")?.unwrap();
+        for number in 1..1000 {
+            let (id, name) = (ResourceId::new(tx.world()), format!("p{number}"));
+            resources::insert(tx, resources::Stored { id, name, ..first.clone() })?;
+        }
+        Ok::<_, store::Error>(())
+    };
+    cloud.store.write(more).await.unwrap();
+    let message = cloud.post("/v0/sandboxes/box/previews", preview_of("last")).await.refused(400);
+    assert!(message.contains("1000"), "{message}");
+    cloud.post("/v0/sandboxes", named("another")).await.ok();
+    cloud.post("/v0/sandboxes/another/previews", preview_of("last")).await.ok();
+}
+
+fn preview_of(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"port": 3000}})
 }
 
 /// A second workspace of the same account. Prefix and workspace may both contain hyphens, so two

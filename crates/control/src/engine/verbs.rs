@@ -14,6 +14,10 @@ use types::ids::ResourceId;
 use types::parts::Deploy;
 use types::{Kind, KindName, Problems, Reference};
 
+/// Most objects of a kind below one at the top. They are deleted with it in one transaction, for
+/// which all others who write wait.
+const BELOW_MAX: i64 = 1000;
+
 /// An object as it appears in an answer, and its version.
 pub struct Shown<K> {
     pub object: K,

@@ -20,6 +20,8 @@ pub enum Unfit {
     ImageKeptElsewhere { owner: String },
     #[error("a repository has at most {max} tags; delete some first")]
     ManyTags { max: usize },
+    #[error("one `{above}` has at most {max} `{kind}` objects below it; delete some first")]
+    ManyBelow { kind: KindName, above: KindName, max: i64 },
     #[error("the image cannot be had: {why}")]
     ImageNotHad { why: String },
     #[error("the image is shared by `{owner}`; only that workspace can build it")]

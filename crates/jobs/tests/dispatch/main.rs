@@ -159,7 +159,7 @@ async fn tasks_of_a_deleted_workspace_are_ended(stage: Stage) {
     let workspace = stage.execution(&id).await.workspace;
     stage
         .store
-        .write(move |tx| store::resources::delete_workspace(tx, &workspace, "test"))
+        .write(move |tx| store::resources::clear_workspace(tx, &workspace, 100))
         .await
         .unwrap();
     machine.has_abandoned(2).await;

@@ -245,6 +245,15 @@ pub fn held(tx: &mut Tx<'_>, holder: &str, limit: i64) -> Result<Vec<Task>, Erro
     tx.query(TABLE, &sql, params![holder, limit])?.iter().map(read).collect()
 }
 
+/// Deletes up to `limit` tasks of an execution.
+pub(super) fn delete(tx: &mut Tx<'_>, execution: &ExecutionId, limit: i64) -> Result<u64, Error> {
+    tx.execute(
+        "DELETE FROM tasks WHERE execution_id = $1
+         AND task IN (SELECT task FROM tasks WHERE execution_id = $1 ORDER BY task LIMIT $2)",
+        params![execution, limit],
+    )
+}
+
 fn read(row: &Row) -> Result<Task, Error> {
     let execution = row.text(0)?;
     let not_before = row.opt_time(7)?;

@@ -96,14 +96,29 @@ pub fn create(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
     )
 }
 
+/// Finds a workspace, also one whose deletion is not complete yet: what it still has is part of it.
 pub fn find(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Option<Workspace>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE id = $1");
     tx.find("workspaces", &sql, params![id])?.as_ref().map(read).transpose()
 }
 
+/// Finds a workspace that is not deleted.
+pub fn find_open(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Option<Workspace>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE id = $1 AND deleted_at IS NULL");
+    tx.find("workspaces", &sql, params![id])?.as_ref().map(read).transpose()
+}
+
+/// Finds a workspace that is not deleted by its name.
 pub fn find_by_name(tx: &mut Tx<'_>, name: &str) -> Result<Option<Workspace>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE name = $1");
+    let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE name = $1 AND deleted_at IS NULL");
     tx.find("workspaces", &sql, params![name])?.as_ref().map(read).transpose()
+}
+
+/// Checks whether a workspace has a name. It keeps the name until its deletion is complete, because
+/// addresses of what it still has are made of it.
+pub fn is_taken(tx: &mut Tx<'_>, name: &str) -> Result<bool, Error> {
+    let sql = "SELECT id FROM workspaces WHERE name = $1";
+    Ok(tx.find("workspaces", sql, params![name])?.is_some())
 }
 
 /// Locks the workspace until the transaction ends, so that two servers cannot both decide on its
@@ -113,23 +128,33 @@ pub fn lock(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<bool, Error> {
     Ok(tx.find("workspaces", &sql, params![id])?.is_some())
 }
 
-/// Lists all workspaces, for background work that serves all of them.
+/// Lists all workspaces that are not deleted, for background work that serves all of them.
 pub fn list(tx: &mut Tx<'_>) -> Result<Vec<Workspace>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM workspaces ORDER BY created_at, id");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM workspaces WHERE deleted_at IS NULL ORDER BY created_at, id"
+    );
     tx.query("workspaces", &sql, params![])?.iter().map(read).collect()
+}
+
+/// Lists the workspaces whose deletion is not complete yet, in the order in which it began.
+pub fn deleted(tx: &mut Tx<'_>) -> Result<Vec<WorkspaceId>, Error> {
+    let sql = "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY deleted_at, id";
+    let rows = tx.query("workspaces", sql, params![])?;
+    rows.iter().map(|row| Ok(WorkspaceId::known(row.text(0)?))).collect()
 }
 
 pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Workspace>, Error> {
     let sql = format!(
         "SELECT {COLUMNS} FROM workspaces
-         WHERE id IN (SELECT workspace_id FROM members WHERE user_id = $1) ORDER BY created_at, id"
+         WHERE id IN (SELECT workspace_id FROM members WHERE user_id = $1) AND deleted_at IS NULL ORDER BY created_at, id"
     );
     tx.query("workspaces", &sql, params![user])?.iter().map(read).collect()
 }
 
 pub fn list_of_account(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Workspace>, Error> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM workspaces WHERE account_id = $1 ORDER BY created_at, id");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM workspaces WHERE account_id = $1 AND deleted_at IS NULL ORDER BY created_at, id"
+    );
     tx.query("workspaces", &sql, params![account])?.iter().map(read).collect()
 }
 
@@ -163,14 +188,27 @@ pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
     }
 }
 
+/// Takes a workspace away from everybody, before it is deleted in steps: it has no members and no
+/// invitations any more, and its service accounts are let in nowhere.
+pub fn close(tx: &mut Tx<'_>, id: &WorkspaceId, by: &str) -> Result<(), Error> {
+    dismiss(tx, id)?;
+    let now = tx.world().now();
+    tx.execute("UPDATE workspaces SET deleted_at = $2 WHERE id = $1", params![id, now])?;
+    announce(tx, Some(id), "workspace", id.as_str(), Act::Deleted, by)
+}
+
+fn dismiss(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<(), Error> {
+    tx.execute("DELETE FROM members WHERE workspace_id = $1", params![id])?;
+    tx.execute("DELETE FROM invitations WHERE workspace_id = $1", params![id]).map(drop)
+}
+
 /// Removes the workspace with its members, invitations, service accounts and their credentials, but
 /// not its resources.
 pub fn delete(tx: &mut Tx<'_>, id: &WorkspaceId, by: &str) -> Result<bool, Error> {
     for account in super::service_accounts::all(tx, id)? {
         super::service_accounts::delete(tx, id, &account.id, by)?;
     }
-    tx.execute("DELETE FROM members WHERE workspace_id = $1", params![id])?;
-    tx.execute("DELETE FROM invitations WHERE workspace_id = $1", params![id])?;
+    dismiss(tx, id)?;
     let gone = tx.execute("DELETE FROM workspaces WHERE id = $1", params![id])? == 1;
     if gone {
         announce(tx, Some(id), "workspace", id.as_str(), Act::Deleted, by)?;

@@ -37,6 +37,23 @@ pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result
     row.map_or(Ok(0), |row| row.int(0))
 }
 
+/// Counts the objects of a kind below an object at the top, up to `most`.
+pub fn count_below(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    top: &str,
+    most: i64,
+) -> Result<i64, Error> {
+    // See [`super::delete`].
+    let sql = "SELECT COUNT(*) FROM (
+                   SELECT 1 FROM resources WHERE workspace_id = $1 AND kind = $2
+                       AND parent >= $3 AND parent < $3 || '0' AND (parent = $3 OR parent >= $3 || '/')
+                   LIMIT $4) AS below";
+    let values = params![workspace, kind.name(), top, most];
+    tx.find(TABLE, sql, values)?.map_or(Ok(0), |row| row.int(0))
+}
+
 /// Returns the counts of all kinds of which a workspace has any objects.
 pub fn counts(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<(KindName, i64)>, Error> {
     let rows = tx.query(
@@ -100,6 +117,14 @@ pub(super) fn moved(
         0 => Ok(()),
         more => add(tx, stored, status, Counted { objects: 0, blocks: more }),
     }
-    add(tx, stored, before, -1)?;
-    add(tx, stored, stored.status_name(), 1)
+}
+
+pub(super) fn delete_of_workspace(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    limit: i64,
+) -> Result<u64, Error> {
+    let sql = "DELETE FROM resource_counts WHERE workspace_id = $1 AND (kind, status, shard) IN (
+                   SELECT kind, status, shard FROM resource_counts WHERE workspace_id = $1 LIMIT $2)";
+    tx.execute(sql, params![workspace, limit])
 }

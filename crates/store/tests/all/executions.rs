@@ -386,7 +386,8 @@ async fn a_workspace_takes_its_executions_with_it(place: Place) {
     let left = store
         .write(move |tx| {
             tasks::claim_fresh(tx, &one.id, 0, 2, "here", one.created_at)?;
-            store::resources::delete_workspace(tx, &workspace(), "usr_test")?;
+            assert_eq!(store::resources::clear_workspace(tx, &workspace(), 1)?, 1);
+            assert_eq!(store::resources::clear_workspace(tx, &workspace(), 9)?, 2);
             assert!(executions::order(tx, &one.id)?.is_none());
             tasks::held(tx, "here", 9)
         })

@@ -349,7 +349,14 @@ async fn a_deleted_workspace_leaves_nothing(place: Place) {
     let mut other = agent(store.world(), "other");
     other.workspace = WorkspaceId::known("wsp_other");
     insert(&store, other).await.unwrap();
-    store.write(|tx| resources::delete_workspace(tx, &workspace(), "usr_test")).await.unwrap();
+    let step = |tx: &mut store::Tx<'_>| {
+        let some = resources::lock_some(tx, &workspace(), KindName::Agent, 20)?;
+        some.iter().try_for_each(|agent| resources::delete(tx, agent, "usr_test"))?;
+        Ok::<_, Error>((some.len(), resources::clear_workspace(tx, &workspace(), 20)?))
+    };
+    assert_eq!(store.write(step).await.unwrap().0, 20);
+    assert_eq!(store.write(step).await.unwrap().0, 10);
+    assert_eq!(store.write(step).await.unwrap(), (0, 0));
     assert_eq!(names(&store, |_| {}).await, (Vec::new(), 0));
     let other = |tx: &mut store::Tx<'_>| {
         resources::count(tx, &WorkspaceId::known("wsp_other"), KindName::Agent)
