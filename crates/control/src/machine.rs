@@ -81,6 +81,12 @@ pub trait Machine: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Brings here whatever a launch begins with and is not here yet, so that the launch itself
+    /// does not wait for it.
+    fn make_ready<'a>(&'a self, _launch: &'a Launch) -> Wait<'a, Result<(), LaunchFault>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Starts an instance. Once this returns, requests to it are served.
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;
 
@@ -287,7 +293,8 @@ pub trait Edge: Send + Sync + 'static {
     }
 
     /// Sends a request that no caller waits for to a workload, and waits for the complete answer.
-    /// The request is held like any other while nothing runs that could answer it.
+    /// The request is held like any other while nothing runs that could answer it. Fails only if the
+    /// workload was not asked, so that the call can be made again.
     fn call<'a>(
         &'a self,
         _workload: &'a ResourceId,

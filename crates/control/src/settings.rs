@@ -204,6 +204,8 @@ pub struct Deployments {
     pub starting_max: u32,
     /// Replicas of all deployments together that may start at the same time.
     pub launches_max: usize,
+    /// How many percent of these one workspace may have.
+    pub workspace_share_percent: u32,
     /// Deployments that are reconciled with their rows at the same time. Each of these waits only
     /// for the database.
     pub looks_max: usize,
@@ -219,6 +221,16 @@ pub struct Deployments {
     pub restart_pause_max: Duration,
 }
 
+impl Deployments {
+    /// Returns how many replicas of one workspace may start at the same time.
+    pub(crate) fn launches_share(&self) -> usize {
+        usize::try_from(self.workspace_share_percent)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(self.launches_max)
+            / 100
+    }
+}
+
 impl Default for Deployments {
     fn default() -> Self {
         Self {
@@ -228,6 +240,7 @@ impl Default for Deployments {
             concurrency: 80,
             starting_max: 4,
             launches_max: 16,
+            workspace_share_percent: 80,
             looks_max: 64,
             extra_idle: Duration::from_secs(60),
             last_idle: Duration::from_secs(600),

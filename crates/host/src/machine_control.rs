@@ -156,6 +156,10 @@ impl Machine for MachineControl {
         room.map_err(|error| refusals::of_launch(&error).unwrap_or_else(|| broken(&error)))
     }
 
+    fn make_ready<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<(), LaunchFault>> {
+        Box::pin(async move { self.machine.bring(&mut launch.clone()).await.map(drop) })
+    }
+
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
             let visited = Purpose::of(&launch).is_visited();

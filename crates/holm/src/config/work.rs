@@ -71,8 +71,9 @@ pub(crate) struct Deployments {
 }
 
 impl Deployments {
-    pub(crate) fn settings(&self) -> control::Deployments {
+    pub(crate) fn settings(&self, workspace_share_percent: u32) -> control::Deployments {
         control::Deployments {
+            workspace_share_percent,
             start_timeout: self.start_timeout.0,
             replicas: self.replicas,
             replicas_max: self.replicas_max,

@@ -123,7 +123,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         },
         feed_poll: config.store.feed_poll.0,
         jobs: config.jobs.settings(config.node.workspace_share_percent),
-        deployments: config.deployments.settings(),
+        deployments: config.deployments.settings(config.node.workspace_share_percent),
         registry: config.registry.upkeep(),
         builds: config.builds.settings(),
         snapshots: config.snapshots.settings(),

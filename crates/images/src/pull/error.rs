@@ -16,6 +16,8 @@ pub enum PullError {
     Address,
     #[error("the registry was silent for too long")]
     Stalled,
+    #[error("the registry did not send the whole image in time")]
+    Slow,
     #[error("the download ended before its end")]
     Cut,
     #[error("the registry cannot be reached")]

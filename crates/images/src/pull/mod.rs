@@ -108,10 +108,31 @@ impl Puller {
         wanted: Wanted<'_>,
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Brought, PullError> {
+        let lease = Arc::new(store.0.leases.take());
+        let fetch = self.fetch(store, &wanted, &lease, &progress);
+        // A registry that sends a byte now and then would keep the room for the image for ever.
+        let fetched = tokio::time::timeout(self.retries.whole, fetch).await;
+        let (digest, packed) = fetched.map_err(|_| PullError::Slow)??;
+        progress(Progress::Unpacking);
+        let (store, Wanted { reuse, bytes_max, .. }) = (store.clone(), wanted);
+        blocking(move || {
+            let unpacked = store.0.unpack_within(&digest, &lease, &reuse, bytes_max - packed)?;
+            Ok(Brought { digest, bytes: packed + unpacked, _lease: lease })
+        })
+        .await
+    }
+
+    /// Fetches all blobs of an image. Returns the image and its packed size.
+    async fn fetch(
+        &self,
+        store: &Store,
+        wanted: &Wanted<'_>,
+        lease: &Arc<Lease>,
+        progress: &(impl Fn(Progress) + Sync),
+    ) -> Result<(Digest, u64), PullError> {
         let Wanted { image, credentials, reuse, bytes_max } = wanted;
         let registry = Registry::new(&self.http, image, credentials, &self.retries)?;
-        let lease = Arc::new(store.0.leases.take());
-        let (digest, manifest) = find(&registry, store, image, &lease).await?;
+        let (digest, manifest) = find(&registry, store, image, lease).await?;
         for Descriptor { digest, size, .. } in &manifest.layers {
             let here = store
                 .0
@@ -121,23 +142,16 @@ impl Puller {
                 .unwrap_or(0);
             progress(Progress::Layer { layer: *digest, bytes: *size, here });
         }
-        let packed = packed_bytes(&manifest, bytes_max)?;
-        let from = blob::Source { registry: &registry, reuse: &reuse };
-        blob::fetch(from, store, &manifest.config, &lease, &progress).await?;
+        let packed = packed_bytes(&manifest, *bytes_max)?;
+        let from = blob::Source { registry: &registry, reuse };
+        blob::fetch(from, store, &manifest.config, lease, progress).await?;
         refuse_early(store, &manifest).await?;
-        let (held, told) = (&lease, &progress);
         futures_util::stream::iter(manifest.layers.clone())
-            .map(|layer| async move { blob::fetch(from, store, &layer, held, told).await })
+            .map(|layer| async move { blob::fetch(from, store, &layer, lease, progress).await })
             .buffer_unordered(self.retries.layers_at_once.max(1))
             .try_collect::<()>()
             .await?;
-        progress(Progress::Unpacking);
-        let store = store.clone();
-        blocking(move || {
-            let unpacked = store.0.unpack_within(&digest, &lease, &reuse, bytes_max - packed)?;
-            Ok(Brought { digest, bytes: packed + unpacked, _lease: lease })
-        })
-        .await
+        Ok((digest, packed))
     }
 }
 

@@ -11,6 +11,8 @@ pub struct RetryPolicy {
     pub pause_max: Duration,
     /// Longest time without receiving a byte.
     pub stall: Duration,
+    /// Longest time that fetching a whole image may take.
+    pub whole: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -21,6 +23,7 @@ impl Default for RetryPolicy {
             pause: Duration::from_millis(250),
             pause_max: Duration::from_secs(30),
             stall: Duration::from_secs(30),
+            whole: Duration::from_secs(4 * 3600),
         }
     }
 }

@@ -244,10 +244,16 @@ fn cut(part: &[u8], promised: usize, from: usize, all: usize) -> Response {
 }
 
 fn puller() -> Puller {
+    puller_for(RetryPolicy::default().whole)
+}
+
+/// Returns a puller that lets an image take as long as `whole`.
+fn puller_for(whole: Duration) -> Puller {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retries = RetryPolicy {
         pause: Duration::from_millis(1),
         pause_max: Duration::from_millis(5),
+        whole,
         ..RetryPolicy::default()
     };
     Puller::new(reqwest::Client::builder().no_proxy().build().unwrap(), retries)
@@ -292,6 +298,14 @@ async fn an_image_is_pulled_for_this_machine() {
         before,
         "nothing was asked for twice"
     );
+}
+
+#[tokio::test]
+async fn an_image_that_takes_too_long_is_given_up() {
+    let (fixture, registry) = (Fixture::new(), Registry::start(Fault::None, Access::Open).await);
+    let (hasty, image) = (puller_for(Duration::ZERO), registry.image());
+    let pulled = hasty.pull_for(&fixture.store, &image, &Credentials::None, u64::MAX).await;
+    assert!(matches!(pulled, Err(PullError::Slow)), "{pulled:?}");
 }
 
 #[tokio::test]

@@ -57,6 +57,9 @@ pub struct Pretended {
     deaf: AtomicBool,
     /// Whether launches wait.
     held: watch::Sender<bool>,
+    /// The workspace whose launches wait for what they begin with, and how many have asked for it.
+    unready: watch::Sender<Option<&'static str>>,
+    asked: watch::Sender<usize>,
     events: watch::Sender<Vec<EgressEvent>>,
     facts: watch::Sender<Vec<Fact>>,
 }
@@ -82,6 +85,8 @@ impl Pretended {
             told: watch::Sender::default(),
             deaf: AtomicBool::new(false),
             held: watch::Sender::new(false),
+            unready: watch::Sender::default(),
+            asked: watch::Sender::default(),
             events: watch::Sender::default(),
             facts: watch::Sender::default(),
         }
@@ -166,6 +171,22 @@ impl Pretended {
     /// Makes launches wait from now on, or continue.
     pub fn set_held(&self, held: bool) {
         self.held.send_replace(held);
+    }
+
+    /// Makes launches of a workspace wait for what they begin with from now on, or of none.
+    pub fn set_unready(&self, workspace: Option<&'static str>) {
+        self.unready.send_replace(workspace);
+    }
+
+    /// Waits until something to begin with was asked for.
+    pub async fn until_asked(&self) {
+        let mut asked = self.asked.subscribe();
+        let once = tokio::time::timeout(
+            std::time::Duration::from_secs(60),
+            asked.wait_for(|asked| *asked > 0),
+        )
+        .await;
+        drop(once.expect("in time").expect("a machine"));
     }
 
     /// Makes telling it rules fail from now on, or work again.
@@ -315,9 +336,23 @@ impl Machine for Pretended {
         self.volumes.clone().map(|volumes| Arc::new(volumes) as Arc<dyn DriveStore>)
     }
 
+    fn make_ready<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<(), LaunchFault>> {
+        Box::pin(async move {
+            self.asked.send_modify(|asked| *asked += 1);
+            let workspace = variable(launch, "BL_WORKSPACE");
+            let ready =
+                |unready: &Option<&str>| unready.is_none() || *unready != workspace.as_deref();
+            self.unready.subscribe().wait_for(ready).await.expect("a machine");
+            Ok(())
+        })
+    }
+
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
-            let granted = launch.image == PRIVATE || is_own_image(&launch.image);
+            let store = self.volumes.as_ref().zip(launch.root.as_ref());
+            let has_disk = store.is_some_and(|(store, disk)| store.has_image_below(disk));
+            let named = launch.image == PRIVATE || is_own_image(&launch.image);
+            let granted = named && !has_disk;
             assert_eq!(launch.granted.is_some(), granted, "{launch:?}");
             self.launched.send_modify(|launched| launched.push(launch.clone()));
             self.held.subscribe().wait_for(|held| !held).await.expect("a machine");

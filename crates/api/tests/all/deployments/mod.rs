@@ -4,6 +4,7 @@
 
 mod applications;
 mod revisions;
+mod turns;
 
 use crate::common::machine::{IMAGE, Pretended, variable};
 use crate::common::{Cloud, settings};

@@ -4,10 +4,10 @@
 
 use super::plan::{self, Phase};
 use crate::settings;
+use admission::Turns;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -24,7 +24,8 @@ pub(crate) struct Deployments {
     /// Deployments that somebody is about to look at.
     queued: Mutex<HashSet<ResourceId>>,
     pub(super) looks: Semaphore,
-    pub(super) launches: Arc<Semaphore>,
+    /// Of which one workspace has a share, so that its launches never keep all others waiting.
+    pub(super) launches: Turns,
     /// Cancelled when the program ends; replicas are left to the next run.
     pub(crate) ending: CancellationToken,
 }
@@ -88,7 +89,7 @@ impl Deployments {
             lives: Mutex::default(),
             queued: Mutex::default(),
             looks: Semaphore::new(settings.looks_max),
-            launches: Arc::new(Semaphore::new(settings.launches_max)),
+            launches: Turns::new(settings.launches_max, settings.launches_share()),
             ending: CancellationToken::new(),
         }
     }

@@ -145,11 +145,7 @@ impl<K: Deployable> Task<K> {
             images::entitle(&control.store, &*self.machine, &mut launch).await?;
             let until = Instant::now() + control.settings.deployments.start_timeout;
             loop {
-                // Pulls do not count towards this limit: they would keep others from starting
-                // images that are here.
-                let turn = control.workloads.deployments.launches.acquire().await;
-                let started = self.machine.launch(launch.clone()).await;
-                drop(turn);
+                let started = self.launch_in_turn(&launch).await;
                 let goes_on = Instant::now() < until && !self.replica.end.is_cancelled();
                 match started {
                     Err(LaunchFault::Busy(_)) if goes_on => tokio::time::sleep(BUSY_PAUSE).await,
@@ -163,6 +159,15 @@ impl<K: Deployable> Task<K> {
             tracing::error!(%error, instance = %self.instance, "whose usage a replica is could not be noted");
             "its usage could not be noted".to_owned()
         })
+    }
+
+    /// Pulls, and whatever else may wait for other work of the workspace, take no turn: they would
+    /// keep others from starting images that are here.
+    async fn launch_in_turn(&self, launch: &Launch) -> Result<(), LaunchFault> {
+        self.machine.make_ready(launch).await?;
+        let launches = &self.control().workloads.deployments.launches;
+        let _turn = launches.take(self.context.member.workspace.as_str()).await;
+        self.machine.launch(launch.clone()).await
     }
 
     async fn own(&self) -> Result<(), Error> {
