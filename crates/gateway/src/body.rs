@@ -134,6 +134,8 @@ pub(crate) struct Relay {
     pub(crate) hold: Option<Hold>,
     /// Copies the answer.
     pub(crate) listen: Option<Box<Listen>>,
+    /// Why the answer ends early. Set when that is known, taken when it is reported.
+    pub(crate) failed: Option<BodyError>,
 }
 
 impl Relay {
@@ -141,10 +143,12 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
         if let Some(Poll::Ready(end)) = self.hold.as_mut().map(|hold| hold.poll_end(cx)) {
-            self.end();
-            return Poll::Ready(Some(Err(end.into())));
+            return self.fail(end.into(), cx);
         }
         match ready!(wire.poll_frame(&mut self.incoming, cx)) {
             Some(Ok(mut frame)) => {
@@ -161,15 +165,25 @@ impl Relay {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(error)) => {
-                self.end();
-                Poll::Ready(Some(Err(error.into())))
-            }
+            Some(Err(error)) => self.fail(error.into(), cx),
             None => {
                 self.give_back();
                 Poll::Ready(None)
             }
         }
+    }
+
+    /// Ends the exchange, and reports why with the next poll: only if it has to wait does the server
+    /// send what it has of the answer, which it would drop with the connection.
+    fn fail(
+        &mut self,
+        error: BodyError,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.end();
+        self.failed = Some(error);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn end(&mut self) {

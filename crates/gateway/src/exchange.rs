@@ -129,6 +129,7 @@ fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit
         visit: Some(visit),
         hold: None,
         listen: None,
+        failed: None,
     });
     Answer::Whole(Response::from_parts(head, body))
 }

@@ -30,6 +30,14 @@ impl Unanswered {
                 format!("port {port} of the {kind} did not accept a connection in time")
             }
             Self::Silent(port) => format!("port {port} of the {kind} was silent for too long"),
+            Self::Broken { port, source } if source.is_parse_too_large() => {
+                format!(
+                    "the head of the answer of port {port} of the {kind} is too large or has more than 100 headers"
+                )
+            }
+            Self::Broken { port, source } if source.is_parse() => {
+                format!("port {port} of the {kind} answered with something that is not HTTP")
+            }
             Self::Broken { port, .. } => {
                 format!("port {port} of the {kind} closed the connection before it answered")
             }

@@ -86,13 +86,34 @@ async fn a_workload_that_closes_early_is_said_to() {
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     )
     .await;
-    for port in 1..=4 {
-        stage
-            .get(&format!("/acme/sandboxes/box/port/{port}/"))
-            .await
-            .problem(502, "WORKLOAD_NO_ANSWER");
+    abrupt(&stage, 5, format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(101))).await;
+    for (port, why) in [
+        (1, "closed the connection"),
+        (2, "closed the connection"),
+        (3, "not HTTP"),
+        (4, "changed the protocol"),
+        (5, "more than 100 headers"),
+    ] {
+        let reply = stage.get(&format!("/acme/sandboxes/box/port/{port}/")).await;
+        let error = reply.problem(502, "WORKLOAD_NO_ANSWER");
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
     }
     assert_eq!(stage.gateway.standby().look("box").unwrap().visits, 0);
+}
+
+#[tokio::test]
+async fn what_a_workload_sent_before_it_closed_reaches_the_caller() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n";
+    for (port, sent) in [(1, ""), (2, "half")] {
+        abrupt(&stage, port, format!("{head}{sent}")).await;
+        let path = format!("/acme/sandboxes/box/port/{port}/");
+        let ask = "HTTP/1.1\r\nhost: h\r\nauthorization: Bearer key-of-acme\r\n\r\n";
+        let answer = raw(&stage, &format!("GET {path} {ask}")).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+        assert!(answer.ends_with(&format!("\r\n\r\n{sent}")), "{answer:?}");
+    }
 }
 
 /// The HTTP library undoes the chunks and no other coding.
