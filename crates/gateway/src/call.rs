@@ -14,13 +14,18 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT, HOST};
 use http::request::Parts as Head;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
+use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use types::guest::{WANTS_HEADER, WANTS_PROGRAM};
 use types::ids::ResourceId;
 use types::instance::GUEST_PORT;
 
+/// How long a workload may be silent during a call. Whoever makes the call ends it long before.
+const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error(transparent)]
@@ -33,6 +38,26 @@ pub enum CallError {
     Refused(String),
     #[error("its answer was cut off")]
     Cut(#[source] BoxError),
+}
+
+impl CallError {
+    /// Returns the status that a waiting caller would get, if the workload was asked: it may have
+    /// done what the call is for.
+    pub fn asked(&self) -> Option<StatusCode> {
+        match self {
+            Self::Unanswered(Unanswered::Silent(_)) => Some(StatusCode::GATEWAY_TIMEOUT),
+            Self::Unanswered(Unanswered::Broken { .. }) | Self::Switched | Self::Cut(_) => {
+                Some(StatusCode::BAD_GATEWAY)
+            }
+            Self::Unanswered(
+                Unanswered::NotListening(_)
+                | Unanswered::Unreachable { .. }
+                | Unanswered::ConnectTimedOut(_),
+            )
+            | Self::NotReady(_)
+            | Self::Refused(_) => None,
+        }
+    }
 }
 
 impl Inner {
@@ -52,19 +77,21 @@ impl Inner {
         let mut deployed = deployed.ok_or_else(|| refused(Problem::NoWorkload))?;
         let workspace = &to.workload.workspace_name;
         let _open = self.open.take(workspace, 1).map_err(|full| refused(Problem::Crowded(full)))?;
-        let limits = self.context.settings.exchange_limits(&to.workload);
         let ask = Ask {
             port: to.port,
             request: asked(head, &to, body),
             last_sent: Some(LastSent::now()),
-            idle: limits.idle,
+            idle: SILENCE_MAX,
         };
         let mut timing = Timing::default();
         let answer = self.ask_deployment(&mut deployed, &to, ask, began, &mut timing).await;
         let status = answer.as_ref().map_or_else(Problem::status, |(answer, _)| answer.status());
         deployed.record(&self.context, began.elapsed(), status);
         // The turn holds the replica until the whole answer is there.
-        let (answer, _turn) = answer.map_err(refused)?;
+        let (answer, _turn) = answer.map_err(|problem| match problem {
+            Problem::Unanswered { why, .. } => CallError::Unanswered(why),
+            other => refused(other),
+        })?;
         match answer {
             Answer::Whole(response) => read(response, body_max).await,
             Answer::Switched { .. } => Err(CallError::Switched),

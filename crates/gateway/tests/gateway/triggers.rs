@@ -1,8 +1,14 @@
 //! Deployments at the paths of their triggers, and calls that nobody waits for.
 
-use crate::stage::{Stage, deployment, request, settings, to};
+use crate::stage::{APP_PORT, Stage, deployment, request, settings, to};
 use bytes::Bytes;
-use http::Request;
+use gateway::{Initial, Settings};
+use http::{Request, StatusCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use types::KindName;
 use types::edge::{RouteChange, Serving, TriggerRoute, WorkloadRoute};
 
@@ -88,4 +94,66 @@ async fn a_call_that_nobody_waits_for_is_answered_in_part() {
     }
     stage.gateway.routes().apply(RouteChange::Gone(route.id.clone()));
     assert!(stage.gateway.call(&route.id, ask(), 10).await.is_err());
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_may_be_silent_for_longer_than_others() {
+    let hasty = Settings { agent_idle: Duration::from_millis(50), ..settings() };
+    let stage = Stage::start(hasty).await;
+    let workload = stage.replica("replica-bot-r1-1").await;
+    let serving = Serving::To(vec![to("r1", 100, &["replica-bot-r1-1"])]);
+    let route = WorkloadRoute { serving, ..deployment(KindName::Agent, "bot") };
+    stage.deploy(&route);
+    let (gateway, id) = (stage.gateway.clone(), route.id.clone());
+    let call = tokio::spawn(async move {
+        let request = Request::post("/gate").body(Bytes::from_static(b"{}")).unwrap();
+        gateway.call(&id, request, 100).await
+    });
+    while workload.busy.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // This one begins later, and ends because of the silence.
+    let other = stage.send(request("POST", "h", "/acme/agents/bot/gate", &[KEY])).await;
+    other.problem(504, "WORKLOAD_TIMEOUT");
+    assert!(!call.is_finished());
+    workload.gate.add_permits(2);
+    let (answer, _) = call.await.unwrap().unwrap();
+    assert_eq!((answer.status(), &answer.body()[..]), (StatusCode::OK, &b"open"[..]));
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_tells_whether_the_program_was_asked() {
+    let stage = Stage::start(settings()).await;
+    for (name, answer, asked) in [
+        ("crash", Some(""), Some(StatusCode::BAD_GATEWAY)),
+        (
+            "cut",
+            Some("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"),
+            Some(StatusCode::BAD_GATEWAY),
+        ),
+        ("deaf", None, None),
+    ] {
+        let instance = format!("replica-{name}-r1-1");
+        let seen = Arc::new(AtomicUsize::new(0));
+        if let Some(answer) = answer {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            stage.machine.listen(&instance, APP_PORT, listener.local_addr().unwrap());
+            let seen = Arc::clone(&seen);
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let read = stream.read(&mut [0; 4096]).await.unwrap();
+                    seen.fetch_add(usize::from(read > 0), Ordering::SeqCst);
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            });
+        }
+        stage.gateway.standby().track(&instance, Initial::Awake);
+        let serving = Serving::To(vec![to("r1", 100, &[&instance])]);
+        let route = WorkloadRoute { serving, ..deployment(KindName::Agent, name) };
+        stage.deploy(&route);
+        let request = Request::post("/").body(Bytes::from_static(b"{}")).unwrap();
+        let error = stage.gateway.call(&route.id, request, 100).await.unwrap_err();
+        assert_eq!(error.asked(), asked, "{name}: {error}");
+        assert_eq!(seen.load(Ordering::SeqCst), usize::from(asked.is_some()), "{name}");
+    }
 }

@@ -5,8 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use control::machine::{Edge, MachineFault, Wait};
-use gateway::Gateway;
-use http::Request;
+use gateway::{CallError, Gateway};
+use http::{Request, Response};
 use jobs::{Call, CallAnswer};
 use std::collections::HashMap;
 use tokio::sync::watch;
@@ -61,10 +61,7 @@ impl Edge for Local {
     ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
         Box::pin(async move {
             let request = request(call)?;
-            let answered = self.gateway.call(workload, request, ANSWER_BYTES_MAX).await;
-            let (answer, length) = answered.map_err(|error| MachineFault(chain(&error)))?;
-            let body = String::from_utf8_lossy(answer.body()).into_owned();
-            Ok(CallAnswer { status: answer.status().as_u16(), body, length })
+            answer_of(self.gateway.call(workload, request, ANSWER_BYTES_MAX).await)
         })
     }
 
@@ -101,6 +98,24 @@ fn request(call: &Call) -> Result<Request<Bytes>, MachineFault> {
         request = request.header(name, value);
     }
     request.body(body.into()).map_err(|error| unread(&error))
+}
+
+/// Converts the outcome of a call. A workload that was asked and gave no usable answer counts as
+/// having answered what a waiting caller would get from the edge.
+fn answer_of(
+    answered: Result<(Response<Bytes>, u64), CallError>,
+) -> Result<CallAnswer, MachineFault> {
+    match answered {
+        Ok((answer, length)) => {
+            let body = String::from_utf8_lossy(answer.body()).into_owned();
+            Ok(CallAnswer { status: answer.status().as_u16(), body, length })
+        }
+        Err(error) => {
+            let why = chain(&error);
+            let status = error.asked().ok_or_else(|| MachineFault(why.clone()))?.as_u16();
+            Ok(CallAnswer { status, length: why.len() as u64, body: why })
+        }
+    }
 }
 
 /// Notes the hosts of a route, and returns whether they changed.
@@ -152,6 +167,13 @@ mod tests {
             sticky_s: 0,
             serving: Serving::Starting,
         })
+    }
+
+    #[test]
+    fn a_call_without_an_answer_is_made_again_only_if_the_program_was_not_asked() {
+        let answer = answer_of(Err(CallError::Switched)).unwrap();
+        assert_eq!((answer.status, answer.length), (502, answer.body.len() as u64));
+        assert!(answer_of(Err(CallError::Refused("it is disabled".into()))).is_err());
     }
 
     #[test]

@@ -53,3 +53,31 @@ fn strangers_may_leave_as_many_calls_open_as_the_settings_say() {
     eventually("there is room for strangers", || ask() == 200);
     end(here);
 }
+
+/// Programs that end without an answer, and print their names.
+const CRASHES: &str = r##"mkdir -p /srv/cgi-bin; cd /srv/cgi-bin
+for name in once index.cgi; do printf "#!/bin/sh\necho $name >&2; kill -9 \$PPID" > $name; done
+head='Content-Type: text/plain\r\n\r\n'
+printf "#!/bin/sh\necho end >&2; printf '$head'" > work
+chmod 755 *; exec httpd -f -p $PORT -h /srv"##;
+
+#[test]
+fn a_call_that_a_program_crashes_on_is_made_again_as_often_as_its_trigger_says() {
+    let here = start("[jobs]\nbackoff_first = \"10ms\"\nbackoff_max = \"10ms\"");
+    let client = &here.2;
+    let envs = json!([{"name": "COMMAND", "value": CRASHES}, {"name": "PATH", "value": "/bin"}]);
+    let runtime = json!({"image": TASK, "memory": 128, "maxScale": 1, "envs": envs});
+    let retried = json!({"path": "retried", "retry": 2});
+    let triggers = json!([{"id": "t", "type": "http-async", "configuration": retried}]);
+    let spec = json!({"runtime": runtime, "triggers": triggers});
+    client.done("POST", "/v0/agents", Some(&json!({"metadata": {"name": "a"}, "spec": spec})));
+    until(client, "a", "DEPLOYED");
+    let count = |word: &str| printed(client, "a").lines().filter(|line| *line == word).count();
+    client.done("POST", "/main/agents/a/cgi-bin/once?async=true", Some(&json!({})));
+    client.done("POST", "/main/retried", Some(&json!({})));
+    eventually("it is made three times", || count("index.cgi") >= 3);
+    client.done("POST", "/main/agents/a/cgi-bin/work?async=true", Some(&json!({})));
+    eventually("a later call is made", || count("end") == 1);
+    assert_eq!((count("once"), count("index.cgi")), (1, 3));
+    end(here);
+}
