@@ -211,12 +211,25 @@ impl Project {
     }
 }
 
-/// Returns the entry point for a command. The shell is replaced by the program, so that signals
-/// reach it.
+/// Returns the entry point for a command line of the shell. Its lines are joined; everything else
+/// stays as it is, because it may be quoted.
 fn entry(command: &str) -> String {
-    let line: String = command.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words = serde_json::json!(["/bin/sh", "-c", format!("exec {line}")]);
+    let line = command.trim().replace(['\r', '\n'], " ");
+    // The shell is replaced by the program, so that signals reach it.
+    let line = if is_one_program(&line) { format!("exec {line}") } else { line };
+    let words = serde_json::json!(["/bin/sh", "-c", line]);
     format!("ENTRYPOINT {words}\n")
+}
+
+/// Returns whether a command line does no more than start one program.
+fn is_one_program(line: &str) -> bool {
+    const OF_THE_SHELL: [&str; 15] = [
+        "!", ".", ":", "cd", "command", "eval", "exec", "exit", "export", "set", "source", "trap",
+        "ulimit", "umask", "wait",
+    ];
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let is_plain = !line.contains([';', '&', '|', '<', '>', '(', ')', '`']);
+    is_plain && !first.contains('=') && !OF_THE_SHELL.contains(&first)
 }
 
 /// Parses lines such as `NAME=value`, as in `.env` files.
@@ -271,7 +284,7 @@ mod tests {
             ("requirements.txt", ""),
             ("blaxel.toml", "[entrypoint]\nprod = \"uvicorn  main:app\"\n[build]\nslim = true"),
         ]);
-        assert!(text.contains("exec uvicorn main:app"), "{text}");
+        assert!(text.contains("exec uvicorn  main:app"), "{text}");
         let none = project(&[("main.go", "")]);
         let languages = Languages { python: "p".into(), node: "n".into() };
         assert!(matches!(
@@ -315,6 +328,32 @@ mod tests {
         ] {
             let text = made(&[("requirements.txt", ""), ("src", ""), (program, "")]);
             assert!(text.contains(&format!("exec python {started}\"")), "{program}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_means_what_it_means_to_the_shell() {
+        for (line, expected) in [
+            ("true && echo x", "x\n"),
+            ("A=1 env | grep ^A=", "A=1\n"),
+            ("A=1 sh -c 'echo $A'", "1\n"),
+            ("cd / && pwd", "/\n"),
+            ("cd /", ""),
+            ("echo 'a  b'\techo", "a  b echo\n"),
+            ("echo a\n b\r\n", "a b\n"),
+            ("for word in a b; do echo $word; done", "a\nb\n"),
+            ("echo $((1 + 1)) # both", "2\n"),
+            ("exec echo a", "a\n"),
+        ] {
+            let text = entry(line);
+            let words = text.strip_prefix("ENTRYPOINT ").unwrap();
+            let words: Vec<String> = serde_json::from_str(words).unwrap();
+            let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
+            assert!(output.status.success(), "{line}: {output:?}");
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{line}");
+        }
+        for line in ["python main.py", "uvicorn main:app --port $PORT", "'./my program' --a=b"] {
+            assert!(entry(&format!(" {line}\n")).contains(&format!("\"exec {line}\"")), "{line}");
         }
     }
 
