@@ -121,11 +121,16 @@ async fn deploy(
         ..Ask::default()
     });
     let before = Before::new(before.as_ref().map(status_of), before.as_ref().and_then(image_of));
-    let guard = Guard::new(plan.sources.is_some(), before);
+    let disabled = body.pointer("/spec/enabled") == Some(&Value::Bool(false));
+    let guard = match disabled {
+        true => Guard::of_disabled(plan.sources.is_some(), before),
+        false => Guard::new(plan.sources.is_some(), before),
+    };
     let followed =
         Followed { path: &path, is_there: true, what: &what, log, since, timeout: args.timeout.0 };
     let object = to_the_end(followed, guard, client).await?;
-    let deployed = || format!("{} {what}", term::styled_note(Style::Good, "deployed"));
+    let stays = if disabled { ", which is disabled and stays so" } else { "" };
+    let deployed = || format!("{} {what}{stays}", term::styled_note(Style::Good, "deployed"));
     let waiting = match newest {
         Some(before) => waiting(plan, &before, &object, client).await,
         None => None,

@@ -14,6 +14,19 @@ use std::path::{Component, Path};
 
 const DOCKERFILE: &str = "Dockerfile";
 const DOCUMENTS: &str = ".blaxel";
+/// Members of a spec that `blaxel.toml` has no word for.
+const UNSAID: [&str; 10] = [
+    "description",
+    "enabled",
+    "extensions",
+    "integrationConnections",
+    "lifecycle",
+    "network",
+    "proxy",
+    "repository",
+    "revision",
+    "urls",
+];
 
 /// One deployment.
 pub(super) struct Plan {
@@ -59,6 +72,7 @@ impl Plan {
         let mut object = resource::object(self.kind, manifest, wishes, envs.clone(), &image);
         if let Some(before) = before {
             keep_labels(&mut object, before);
+            keep_unsaid(&mut object, before);
         }
         Ok(object)
     }
@@ -75,6 +89,19 @@ fn keep_labels(object: &mut Value, before: &Value) {
     let ours = |name: &str| name.starts_with("x-blaxel-");
     for (name, value) in labels.into_iter().flatten().filter(|(name, _)| !ours(name)) {
         object["metadata"]["labels"][name] = value.clone();
+    }
+}
+
+/// Keeps what users set by other means than the project. Which revision serves is for the server to
+/// say, because the deployment makes a new one.
+fn keep_unsaid(object: &mut Value, before: &Value) {
+    for member in UNSAID {
+        if let Some(kept) = before.pointer(&format!("/spec/{member}")) {
+            object["spec"][member] = kept.clone();
+        }
+    }
+    if let Some(revision) = object.pointer_mut("/spec/revision").and_then(Value::as_object_mut) {
+        revision.remove("active");
     }
 }
 
@@ -264,6 +291,27 @@ mod tests {
         let object = plan.object(Some(&before)).unwrap();
         let labels = json!({"x-blaxel-auto-generated": "true", "team": "x"});
         assert_eq!(object["metadata"], json!({"name": "b", "labels": labels, "displayName": "B"}));
+    }
+
+    #[test]
+    fn what_the_file_cannot_say_stays() {
+        let place = project(&[("blaxel.toml", "name = 'a'\ntype = 'app'"), ("main.py", "")]);
+        let plan = plans_of(&place, &[]).unwrap().remove(0);
+        let made = plan.object(None).unwrap();
+        let set = json!({"enabled": false, "urls": [{"domain": "shop.example"}],
+            "extensions": {"x": {"sandbox": "s"}}, "network": {"vpcName": "v"}});
+        let mut before = json!({"metadata": {"name": "a"}, "spec": set});
+        before["spec"]["memory"] = json!(512);
+        before["spec"]["revision"] = json!({"active": "r2", "canary": "r1", "canaryPercent": 10,
+            "stickySessionTtl": 60});
+        let object = plan.object(Some(&before)).unwrap();
+        let mut expected = made["spec"].clone();
+        for (member, value) in set.as_object().unwrap() {
+            expected[member] = value.clone();
+        }
+        expected["revision"] = json!({"canary": "r1", "canaryPercent": 10, "stickySessionTtl": 60});
+        assert_eq!(object["spec"], expected);
+        assert_eq!(plan.object(Some(&json!({}))).unwrap(), made);
     }
 
     #[test]

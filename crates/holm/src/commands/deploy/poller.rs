@@ -52,6 +52,11 @@ impl Guard {
         Self { uploaded, before, worked: false, wanted: "DEPLOYED" }
     }
 
+    /// Returns a guard for what is disabled, and stays so.
+    pub(crate) fn of_disabled(uploaded: bool, before: Before) -> Self {
+        Self { wanted: "DEACTIVATED", ..Self::new(uploaded, before) }
+    }
+
     /// Returns a guard for an image, which is only built, not deployed.
     pub(crate) fn of_image(before: Before) -> Self {
         Self { wanted: "BUILT", ..Self::new(true, before) }
@@ -65,6 +70,7 @@ impl Guard {
                 let stale = self.uploaded && !self.worked && self.before.was(wanted);
                 if stale { Verdict::Wait } else { Verdict::Deployed }
             }
+            "DEACTIVATING" if self.wanted == "DEACTIVATED" => Verdict::Wait,
             "UPLOADING" | "BUILDING" | "BUILT" | "DEPLOYING" => {
                 self.worked = true;
                 Verdict::Wait
@@ -118,6 +124,19 @@ mod tests {
         assert_eq!(guard.see("BUILDING", None, second), Verdict::Wait);
         assert_eq!(guard.see("BUILT", None, second), Verdict::Deployed);
         assert_eq!(Guard::new(false, Before::default()).see("BUILT", None, second), Verdict::Wait);
+    }
+
+    #[test]
+    fn what_is_disabled_is_done_when_it_is_built_and_off() {
+        let off = || Before::new(Some("DEACTIVATED"), None);
+        let mut guard = Guard::of_disabled(true, off());
+        let second = Duration::from_secs(1);
+        for status in ["DEACTIVATED", "BUILDING", "DEACTIVATING"] {
+            assert_eq!(guard.see(status, None, second), Verdict::Wait, "{status}");
+        }
+        assert_eq!(guard.see("DEACTIVATED", None, second), Verdict::Deployed);
+        let mut guard = Guard::of_disabled(false, off());
+        assert_eq!(guard.see("DEACTIVATED", None, second), Verdict::Deployed);
     }
 
     #[test]
