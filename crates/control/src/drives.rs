@@ -12,6 +12,7 @@ use crate::drive_store::{DriveStore, NewDrive, name_of};
 use crate::engine::{self, Checked, Held};
 use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::workloads::{rows, soon};
 use std::future::Future;
 use std::sync::Arc;
 use store::{Tx, resources};
@@ -68,17 +69,22 @@ async fn made(
     }
     let (of, row) = (context.clone(), id.clone());
     let answer = once(&control.store, key, move |tx| {
+        resources::hold(tx, &row)?;
         let kept_by = Some(machine.clone()).filter(|_| file_system);
         let done = |state: &mut drive::State| state.machine = kept_by;
         engine::create_checked(&of, tx, &[], checked.clone(), row.clone(), done)
     })
     .await;
-    let has_row = answer.as_ref().is_ok_and(|answer| !answer.replayed);
-    if file_system
-        && !has_row
-        && let Err(fault) = keeper.remove(&name).await
-    {
-        tracing::error!(%fault, drive = %name, "a drive without a row could not be removed");
+    match &answer {
+        _ if !file_system => {}
+        Ok(answer) if !answer.replayed => {}
+        // Whoever can read next whether there is a row decides what becomes of the file system.
+        Err(error) if rows::is_uncertain(error) => soon::reconcile(control, KindName::Drive, id),
+        Ok(_) | Err(_) => {
+            if let Err(fault) = keeper.remove(&name).await {
+                tracing::error!(%fault, drive = %name, "a drive without a row could not be removed");
+            }
+        }
     }
     answer
 }

@@ -68,10 +68,14 @@ async fn set_now(
         Ok::<_, Error>(Ok(()))
     };
     let written = control.store.write(write).await.map_err(failed).and_then(|written| written);
-    if written.is_err()
-        && let Err(fault) = maker.remove(&instance).await
-    {
-        tracing::error!(%fault, sandbox = %id, "a tunnel that is kept nowhere could not be removed");
+    if written.is_err() {
+        if let Err(fault) = maker.remove(&instance).await {
+            tracing::error!(%fault, sandbox = %id, "a tunnel that is kept nowhere could not be removed");
+        }
+        // The settings of an earlier one may be kept, or those of this one if the database has
+        // written them without an answer.
+        let (of, id) = (control.clone(), id.clone());
+        control.workloads.tasks.spawn(async move { restore(&of, &id).await });
     }
     written
 }

@@ -2,8 +2,9 @@
 //!
 //! A file system is made before its row, so that the caller learns whether there is room. If a kill
 //! in between leaves one without a row, it is removed when the rows are next followed
-//! ([`crate::workloads`]), and so is the file system of a deleted row. When a volume grows, its row
-//! has the new size before the file system does.
+//! ([`crate::workloads`]), and so is the file system of a deleted row. If a commit was not answered,
+//! the file system stays until it is known whether there is a row. When a volume grows, its row has
+//! the new size before the file system does.
 
 use crate::attachments::Holder;
 use crate::context::Context;
@@ -12,10 +13,10 @@ use crate::error::{Conflict, Error, Forbidden, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
 use crate::volume_store::{NewVolume, VolumeFault, VolumeStore};
 use crate::volume_templates;
-use crate::workloads::rows;
+use crate::workloads::{rows, soon};
 use crate::{control::Control, usage};
 use std::sync::Arc;
-use store::Tx;
+use store::{Tx, resources};
 use tracing::Instrument;
 use types::ids::ResourceId;
 use types::instance::{KeptFor, Medium, Scratch, VolumeMount, VolumeName, VolumeSource};
@@ -71,17 +72,22 @@ async fn made(
     }
     let (of, row) = (context.clone(), id.clone());
     let answer = once(&control.store, key, move |tx| {
+        resources::hold(tx, &row)?;
         let kept_by = Some(machine.clone()).filter(|_| file_system);
         let done = |state: &mut volume::State| state.machine = kept_by;
         engine::create_checked(&of, tx, &[], checked.clone(), row.clone(), done)
     })
     .await;
-    let has_row = answer.as_ref().is_ok_and(|answer| !answer.replayed);
-    if file_system
-        && !has_row
-        && let Err(fault) = keeper.remove(&name).await
-    {
-        tracing::error!(%fault, volume = %name, "a volume without a row could not be removed");
+    match &answer {
+        _ if !file_system => {}
+        Ok(answer) if !answer.replayed => {}
+        // Whoever can read next whether there is a row decides what becomes of the file system.
+        Err(error) if rows::is_uncertain(error) => soon::reconcile(control, KindName::Volume, id),
+        Ok(_) | Err(_) => {
+            if let Err(fault) = keeper.remove(&name).await {
+                tracing::error!(%fault, volume = %name, "a volume without a row could not be removed");
+            }
+        }
     }
     answer
 }

@@ -28,8 +28,16 @@ pub enum Error {
     /// A secret cannot be opened: its key is missing, or the sealed text was tampered with.
     #[error("a sealed secret cannot be opened: {0}")]
     Seal(String),
-    /// The database refused, or the connection broke. Nothing was done, unless it broke during the
-    /// commit.
+    /// The connection broke, or the database ended the work before it was done, because it is being
+    /// stopped or because of a limit of time. Nothing was done. Try again later.
+    #[error("the database did not finish the work")]
+    Interrupted(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The connection broke during the commit, before the database answered. All of it was done or
+    /// nothing: what goes with it outside the database must not be undone before the rows have been
+    /// read again.
+    #[error("the connection to the database broke during the commit")]
+    Uncertain(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database refused. Nothing was done.
     #[error("the database failed")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database or its folder cannot be used as it is; the text says what to do.
@@ -46,9 +54,12 @@ impl Error {
         Self::Database(Box::new(error))
     }
 
-    /// Returns whether the database cannot be asked at the moment. Nothing was done.
+    /// Returns whether the database cannot be asked at the moment, or went away while it was asked.
     pub const fn is_away(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Unreachable(_))
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Unreachable(_) | Self::Interrupted(_) | Self::Uncertain(_)
+        )
     }
 
     /// Returns whether the same work may succeed later, because the database is away, busy, failing
@@ -58,6 +69,8 @@ impl Error {
             Self::Busy { .. }
             | Self::Unreachable(_)
             | Self::Full(_)
+            | Self::Interrupted(_)
+            | Self::Uncertain(_)
             | Self::Stale { .. }
             | Self::Database(_) => true,
             Self::Duplicate { .. }

@@ -54,6 +54,12 @@ pub fn find_by_id(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Stored>, Er
     tx.find(TABLE, select!("WHERE id = $1"), params![id])?.map(Stored::try_from).transpose()
 }
 
+/// Makes others who ask for the same object wait until this transaction ends, even if there is no row
+/// yet.
+pub fn hold(tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
+    tx.hold(&format!("resources/{id}"))
+}
+
 /// Finds the objects of a kind in a workspace that have this name, under any parent, newest first.
 pub fn named(
     tx: &mut Tx<'_>,

@@ -16,11 +16,13 @@ mod holm;
 pub mod machine;
 mod root;
 mod seaweedfs;
+mod way;
 
 pub use cluster::Cluster;
 pub use holm::{Holm, Start};
 pub use root::small_root;
 pub use seaweedfs::SeaweedFs;
+pub use way::{Cut, Way};
 
 use std::fs::{self, File};
 use std::io;

@@ -93,6 +93,12 @@ impl Error {
             Self::Control(Decision::Store(store::Error::Unreachable(_))) => {
                 "the database cannot be reached; try again shortly".into()
             }
+            Self::Control(Decision::Store(store::Error::Interrupted(_))) => {
+                "the database did not finish what was asked; try again shortly".into()
+            }
+            Self::Control(Decision::Store(store::Error::Uncertain(_))) => {
+                "the connection to the database broke, and it may have been done; look before you repeat it, or use an Idempotency-Key".into()
+            }
             Self::Control(Decision::Store(store::Error::Full(_))) => {
                 "the disk of the database is full, so nothing was changed; try again when the operator has made room".into()
             }
@@ -166,7 +172,7 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         Decision::Provider(_) => (StatusCode::BAD_GATEWAY, "PROVIDER_FAILED"),
         Decision::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
         Decision::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
-        Decision::Store(store::Error::Unreachable(_)) => {
+        Decision::Store(error) if error.is_away() => {
             (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
         }
         Decision::Store(store::Error::Full(_)) => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
@@ -201,8 +207,8 @@ fn retry_after_s(decision: &Decision) -> Option<u64> {
     match decision {
         Decision::TooMany { retry_after_s } => Some(*retry_after_s),
         Decision::Crowded(_)
-        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. })
-        | Decision::Store(store::Error::Busy { .. } | store::Error::Unreachable(_)) => Some(1),
+        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. }) => Some(1),
+        Decision::Store(error) if error.is_away() => Some(1),
         _ => None,
     }
 }
@@ -290,5 +296,28 @@ impl IntoResponse for Error {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_while_the_database_goes_away_may_ask_again() {
+        let broken = || Box::new(std::io::Error::other("broken"));
+        for away in [
+            store::Error::Busy { limit: 1 },
+            store::Error::Unreachable(None),
+            store::Error::Interrupted(broken()),
+            store::Error::Uncertain(broken()),
+        ] {
+            let answer = Error::from(away);
+            assert_eq!(answer.case().0, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
+            assert_eq!(answer.retry_after_s(), Some(1), "{answer:?}");
+        }
+        let failed = Error::from(store::Error::Database(broken()));
+        assert_eq!(failed.case().0, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(failed.retry_after_s(), None);
     }
 }

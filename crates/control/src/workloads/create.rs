@@ -5,7 +5,7 @@
 
 use super::images::{self, Usable};
 use super::reconcile::outcome;
-use super::{instances, launch, routes, rows};
+use super::{instances, launch, routes, rows, soon};
 use crate::addresses;
 use crate::billing::allow;
 use crate::context::Context;
@@ -88,10 +88,13 @@ async fn written(new: NewSandbox, checked: Option<Checked<Sandbox>>) -> Result<J
         Ok(row.made(sandbox))
     };
     let written = once(&store, key, write).await;
-    if written.is_err()
+    if let Err(error) = &written
         && let Some(id) = told.lock().take()
     {
-        control.publish(RouteChange::Gone(id));
+        match rows::is_uncertain(error) {
+            true => soon::reconcile(&control, Sandbox::NAME, id),
+            false => control.publish(RouteChange::Gone(id)),
+        }
     }
     written
 }
@@ -170,6 +173,11 @@ async fn started(
         Ok(row.made(sandbox))
     });
     let (launched, written) = tokio::join!(machine.launch(launch), write);
+    if written.as_ref().is_err_and(rows::is_uncertain) {
+        // Whoever can read next whether there is a row makes the instance and the route follow it.
+        soon::reconcile(control, Sandbox::NAME, id);
+        return written;
+    }
     let is_new = written.as_ref().is_ok_and(|answer| !answer.replayed);
     let made = made.lock().take().filter(|_| is_new);
     match (launched, made) {

@@ -26,9 +26,7 @@ impl Followed for Drive {
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((keeper, machine)) = keeper(control) else { return Ok(()) };
         let _lock = control.workloads.locks.take(id).await;
-        let of = id.clone();
-        let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
-        let Some(held) = held else {
+        let Some(held) = rows::find_held::<Self>(control, id).await? else {
             let removed = keeper.remove(&name_of(id)).await;
             return removed.map_err(|fault| Error::Launch(fault.to_string()));
         };

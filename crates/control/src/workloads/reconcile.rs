@@ -60,7 +60,9 @@ pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), 
     let Some(case) = case::read(control, machine.name(), id).await? else {
         retire_but(&*machine, id, None).await;
         control.workloads.told.forget(id);
-        return forget_root(&*machine, id).await;
+        forget_root(&*machine, id).await?;
+        // An attempt to write its row may have published one.
+        return routes::publish(control, id).await;
     };
     act(control, &machine, id, case).await?;
     // Whoever published the route meanwhile may have seen a half-made instance.

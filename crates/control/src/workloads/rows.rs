@@ -32,10 +32,35 @@ pub(crate) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Store(stored) if stored.may_pass())
 }
 
+/// Whether it is not known if a change was made: its connection broke during the commit.
+pub(crate) fn is_uncertain(error: &Error) -> bool {
+    matches!(error, Error::Store(store::Error::Uncertain(_)))
+}
+
 /// Finds the object with this id, if it still exists and is of this kind.
 pub(crate) fn find<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
     let row = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME);
     row.map(Held::read).transpose()
+}
+
+/// Like [`find`], but where there is no row, waits for the transaction that may be about to write it.
+/// The database may still commit it after the connection of whoever began it is gone. That
+/// transaction must hold the object ([`resources::hold`]).
+pub(crate) async fn find_held<K: Managed>(
+    control: &Control,
+    id: &ResourceId,
+) -> Result<Option<Held<K>>, Error> {
+    let of = id.clone();
+    let found = control.store.read(move |tx| find::<K>(tx, &of)).await?;
+    if found.is_some() {
+        return Ok(found);
+    }
+    let of = id.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        resources::hold(tx, &of)?;
+        find::<K>(tx, &of)
+    };
+    control.store.write(work).await
 }
 
 /// Like [`find`], and locks the row until the transaction ends.

@@ -33,9 +33,7 @@ impl Followed for Volume {
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((keeper, machine)) = keeper(control) else { return Ok(()) };
         let _lock = control.workloads.locks.take(id).await;
-        let of = id.clone();
-        let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
-        match held {
+        match rows::find_held::<Self>(control, id).await? {
             None => keeper.remove(&name_of(id)).await.map_err(fault),
             Some(held) => fit(control, &*keeper, held, &machine).await,
         }

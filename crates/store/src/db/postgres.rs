@@ -1,8 +1,10 @@
 //! PostgreSQL: a few threads with one connection each, which serve a common queue.
 
+mod failure;
 mod link;
 mod replication;
 mod servers;
+mod tls;
 
 pub(super) use link::Link;
 pub use replication::{Replication, replication};
@@ -16,7 +18,7 @@ use super::work::Job;
 use crate::{Error, feed, migrations};
 use link::Connector;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,14 +30,21 @@ const PAUSE_MAX_MS: u64 = 100;
 /// row, from the minimum to the maximum.
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
+/// A job that has been with a thread for longer, which found no connection for it, is not left to
+/// another thread: its caller would wait as long for each of them.
+const PASS_ON_WITHIN: Duration = Duration::from_secs(1);
+/// How often it is logged that there are fewer connections than there should be.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Advisory lock that is held while the schema is brought up to date. Any number that nobody else
 /// uses will do.
 const MIGRATION_LOCK: i64 = 0x686f_6c6d_0001;
 
 type Queued = (Access, Job);
+type Queue = crossbeam_channel::Sender<Queued>;
 
 pub(super) struct Engine {
-    queue: crossbeam_channel::Sender<Queued>,
+    /// The threads end with it.
+    queue: Arc<Queue>,
     waiting_max: usize,
 }
 
@@ -49,13 +58,21 @@ impl Engine {
             migrate(&mut link, shared)?;
         }
         follow_history(&mut link, shared)?;
+        let wanted = settings.connections.max(1);
         let (mut first, outage) = (Some(link), Outage::default());
         let (queue, inbox) = crossbeam_channel::bounded::<Queued>(settings.waiting_max);
-        for _ in 0..settings.connections.max(1) {
+        let queue = Arc::new(queue);
+        for _ in 0..wanted {
             let (shared, inbox) = (shared.clone(), inbox.clone());
             let (connector, outage) = (connector.clone(), outage.clone());
-            let mut thread = Thread { connector, link: first.take(), outage, shared };
-            let run = move || inbox.iter().for_each(|(access, job)| thread.serve(access, job));
+            let (link, queue) = (first.take(), Arc::downgrade(&queue));
+            let mut thread = Thread { connector, link, outage, shared, queue, wanted };
+            let run = move || {
+                while let Ok((access, job)) = inbox.recv() {
+                    thread.serve(access, job);
+                    thread.rejoin();
+                }
+            };
             threads::spawn("store-postgres", run)?;
         }
         Ok(Self { queue, waiting_max: settings.waiting_max })
@@ -115,10 +132,14 @@ struct Thread {
     link: Option<Link>,
     outage: Outage,
     shared: Shared,
+    queue: Weak<Queue>,
+    /// How many connections there should be.
+    wanted: usize,
 }
 
 impl Thread {
     fn serve(&mut self, access: Access, mut job: Job) {
+        let begun = Instant::now();
         match self.run(access, &mut job) {
             Ok(Done::Written { newest }) => {
                 job.answer();
@@ -132,9 +153,46 @@ impl Thread {
                     tracing::debug!(%error, "a transaction could not be ended");
                 }
             }
+            // Nothing was done, and others have connections.
+            Err(error @ Error::Unreachable(_))
+                if self.connector.links() > 0 && begun.elapsed() < PASS_ON_WITHIN =>
+            {
+                self.pass_on(access, job, error);
+            }
             Err(error) => job.fail(error),
         }
         self.link = self.link.take().filter(Link::is_alive);
+    }
+
+    /// Leaves a job to another thread.
+    fn pass_on(&self, access: Access, job: Job, error: Error) {
+        let left = match self.queue.upgrade() {
+            Some(queue) => queue.try_send((access, job)).map_err(|full| full.into_inner()),
+            None => Err((access, job)),
+        };
+        if let Err((_, job)) = left {
+            job.fail(error);
+        }
+    }
+
+    /// Waits for a connection after an attempt that failed, as long as other threads have some: this
+    /// one would only keep jobs from them. Without any connection, jobs must be told so at once.
+    fn rejoin(&mut self) {
+        while self.link.is_none() && self.connector.links() > 0 {
+            let Some(pause) = self.outage.left() else { return };
+            thread::sleep(pause);
+            let (links, wanted) = (self.connector.links(), self.wanted);
+            match self.reconnected() {
+                Ok(link) => self.link = Some(link),
+                Err(Error::Unreachable(Some(error))) if links > 0 && self.outage.may_warn() => {
+                    tracing::warn!(
+                        error = &*error as &dyn std::error::Error,
+                        "only {links} of the {wanted} connections that `store.connections` wants can be had: let the database accept more, or lower it"
+                    );
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     /// Runs a job to its end, after which the job holds its own result. If the connection turns out
@@ -149,6 +207,7 @@ impl Thread {
             let repeat = tx.repeat;
             let mut recorded = tx.into_recorded();
             if link.was_gone() && attempt == 1 {
+                drop(link);
                 link = self.reconnected()?;
                 attempt += 1;
                 continue;
@@ -201,19 +260,40 @@ enum Done {
     Unchanged,
 }
 
-/// A database outage as the threads see it: the time of the next attempt, and the pause before it.
-/// The threads share it, so that the first one to get through ends the outage for all.
+/// A database outage as the threads see it. They share it, so that the first one to get through ends
+/// the outage for all.
 #[derive(Clone, Default)]
-struct Outage(Arc<Mutex<Option<(Instant, Duration)>>>);
+struct Outage(Arc<Mutex<Pause>>);
+
+#[derive(Default)]
+struct Pause {
+    /// The time of the next attempt, and the pause before it.
+    next: Option<(Instant, Duration)>,
+    warned: Option<Instant>,
+}
 
 impl Outage {
+    /// Returns how long nobody tries to connect. `None` if the last attempt succeeded.
+    fn left(&self) -> Option<Duration> {
+        self.0.lock().next.map(|(at, _)| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn may_warn(&self) -> bool {
+        let warned = &mut self.0.lock().warned;
+        let may = warned.is_none_or(|last| last.elapsed() >= WARN_EVERY);
+        if may {
+            *warned = Some(Instant::now());
+        }
+        may
+    }
+
     fn connect(&self, open: impl FnOnce() -> Result<Link, Error>) -> Result<Link, Error> {
-        let before = *self.0.lock();
+        let before = self.0.lock().next;
         if before.is_some_and(|(at, _)| Instant::now() < at) {
             return Err(Error::Unreachable(None));
         }
         let connected = open();
-        let mut now = self.0.lock();
+        let now = &mut self.0.lock().next;
         match &connected {
             Ok(_) => *now = None,
             // Threads that fail at the same time count as one failure.

@@ -25,7 +25,7 @@ async fn next(follower: &mut feed::Follower) -> Result<Vec<Change>, Error> {
             .expect("the follower hears something")
         {
             // The database is not back yet.
-            Err(Error::Unreachable(_) | Error::Database(_)) => tokio::time::sleep(POLL).await,
+            Err(error) if error.is_away() => tokio::time::sleep(POLL).await,
             end => return end,
         }
     }

@@ -4,6 +4,7 @@ mod backups;
 mod bill;
 mod builds;
 mod common;
+mod cuts;
 mod deliveries;
 mod durability;
 mod egress_addresses;

@@ -223,6 +223,14 @@ impl Cloud {
         [Self::start_on_machine(machine(), settings()).await, second]
     }
 
+    /// Starts one with a machine on the PostgreSQL database at this address.
+    pub async fn start_over(url: &str, machine: Arc<dyn control::machine::Machine>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = Target::Postgres { url: url.to_owned() };
+        Self::start_on(target, folder, settings(), Local { machine: Some(machine), builder: None })
+            .await
+    }
+
     /// Starts one with a machine that also builds, on SQLite or PostgreSQL.
     pub async fn start_building(
         machine: Arc<dyn control::machine::Machine>,

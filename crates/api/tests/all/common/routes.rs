@@ -171,6 +171,19 @@ impl Routes {
         self.told.borrow().last() == Some(&RouteChange::Gone(id.clone()))
     }
 
+    /// Returns whether the last that it was told of a workload in the first workspace is a route.
+    pub fn has(&self, name: &str) -> bool {
+        let told = self.told.borrow();
+        let route = last(&told, "main", name);
+        route.is_some_and(|route| {
+            let gone = RouteChange::Gone(route.id.clone());
+            let last = told.iter().rposition(|change| *change == gone);
+            let at =
+                told.iter().rposition(|change| *change == RouteChange::Workload(route.clone()));
+            last < at
+        })
+    }
+
     /// Asks for replicas of a revision, as requests would.
     pub fn demand(&self, route: &WorkloadRoute, revision: &str, requests: u32) {
         let demand = Demand { workload: route.id.clone(), revision: revision.to_owned(), requests };

@@ -1,6 +1,6 @@
 //! Volumes and templates.
 
-use crate::common::machine::{IMAGE, Pretended};
+use crate::common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use crate::common::volumes::PretendedVolumes;
 use crate::common::{Cloud, settings};
 use control::machine::Machine;
@@ -278,6 +278,36 @@ async fn an_agent_has_its_volume_alone_and_its_revisions_take_turns() {
     assert_eq!(attached_to("other").await, "agent:bot");
     cloud.delete("/v0/agents/bot").await.ok();
     assert!(attached_to("other").await.is_null());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_goes_with_the_name_of_its_image_and_not_with_what_the_name_means() {
+    let volumes = PretendedVolumes::new(10_000);
+    let machine = || Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let of = |image: &str, memory: i64, config: &str| {
+        let runtime =
+            json!({"image": image, "memory": memory, "storageMb": 300, "dockerConfig": config});
+        json!({"metadata": {"name": "one"}, "spec": {"runtime": runtime}})
+    };
+    let first = machine();
+    let mut cloud = Cloud::start_on_machine(first.clone(), settings()).await;
+    cloud.post("/v0/sandboxes", of(PRIVATE, 512, PASSWORD)).await.ok();
+    let disk = first.until_launched(1).await.remove(0).root.unwrap();
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    volumes.leave(&disk);
+
+    // The machine has lost the instance, and the registry would not give the image any more.
+    let later = machine();
+    cloud.restart_on(later.clone()).await;
+    later.until_launched(1).await;
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    cloud.put("/v0/sandboxes/one", of(PRIVATE, 1024, "wrong")).await.ok();
+    later.until_launched(2).await;
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    assert_eq!(volumes.names(), [disk]);
+    cloud.put("/v0/sandboxes/one", of(IMAGE, 1024, "wrong")).await.ok();
+    later.until_launched(3).await;
+    assert!(volumes.names().is_empty(), "another image begins with an empty disk");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

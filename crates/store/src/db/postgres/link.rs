@@ -3,23 +3,23 @@
 //! A round trip to the server costs more than most statements do, so `BEGIN` is sent together with
 //! the first statement of a transaction. A transaction without statements is never sent.
 
+use super::failure::Failure;
+use super::tls::tls;
 use crate::db::Settings;
 use crate::db::access::Access;
 use crate::value::{Collector, Portion};
 use crate::{Error, Row, Value};
 use futures_util::future::join;
 use futures_util::{FutureExt as _, TryStreamExt as _};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::{self, Runtime};
 use tokio_postgres::config::LoadBalanceHosts;
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -50,6 +50,23 @@ pub(super) struct Connector {
     answer_within: Duration,
     /// In which order the address wants its servers to be tried.
     order: LoadBalanceHosts,
+    links: Arc<AtomicUsize>,
+}
+
+/// Counts a connection until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(links: &Arc<AtomicUsize>) -> Self {
+        links.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(links))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Connector {
@@ -76,7 +93,14 @@ impl Connector {
         let statement = Duration::from_millis(settings.statement_timeout_ms);
         let answer_within = statement + statement / 4;
         let order = config.get_load_balance_hosts();
-        Ok(Self { config, tls, setup, connect_within, answer_within, order })
+        let links = Arc::default();
+        Ok(Self { config, tls, setup, connect_within, answer_within, order, links })
+    }
+
+    /// Returns how many connections there are, as far as is known: one that broke counts until
+    /// somebody uses it.
+    pub(super) fn links(&self) -> usize {
+        self.links.load(Ordering::SeqCst)
     }
 
     /// Connects at a start, after which nobody would try again.
@@ -121,9 +145,11 @@ impl Connector {
             runtime,
             answer_within: self.answer_within,
             silent: false,
+            cut: false,
             statements: HashMap::new(),
             transaction: Transaction::None,
             asks_for_repetition: false,
+            _counted: Counted::new(&self.links),
         })
     }
 }
@@ -150,33 +176,6 @@ fn notice_silence(config: &mut Config) -> Duration {
     each.saturating_mul(u32::try_from(servers).unwrap_or(u32::MAX)).saturating_add(GREET_WITHIN)
 }
 
-/// What the driver says of a request, or that nobody answered it.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Driver(#[from] tokio_postgres::Error),
-    #[error("the database has not answered for {} seconds", .0.as_secs_f32())]
-    Silent(Duration),
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-}
-
-impl Failure {
-    fn code(&self) -> Option<&SqlState> {
-        match self {
-            Self::Driver(error) => error.code(),
-            Self::Silent(_) | Self::Io(_) => None,
-        }
-    }
-
-    fn as_db_error(&self) -> Option<&DbError> {
-        match self {
-            Self::Driver(error) => error.as_db_error(),
-            Self::Silent(_) | Self::Io(_) => None,
-        }
-    }
-}
-
 /// Runs a request on a connection's runtime, and waits for its answer.
 fn answered<T>(
     runtime: &Runtime,
@@ -200,46 +199,6 @@ where
     client
 }
 
-fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
-    let mut roots = rustls::RootCertStore::empty();
-    match root_certificates {
-        Some(file) => {
-            let unusable = |error: rustls::pki_types::pem::Error| {
-                Error::Unusable(format!(
-                    "the certificates in {} cannot be read: {error}",
-                    file.display()
-                ))
-            };
-            for certificate in CertificateDer::pem_file_iter(file).map_err(unusable)? {
-                roots.add(certificate.map_err(unusable)?).map_err(Error::database)?;
-            }
-        }
-        None => add_usual(&mut roots, rustls_native_certs::load_native_certs())?,
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_safe_default_protocol_versions().map_err(Error::database)?;
-    Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
-}
-
-/// Adds the certificates of the machine. Those that cannot be read are skipped, unless there would
-/// be none then: the next connection may find them.
-fn add_usual(
-    roots: &mut rustls::RootCertStore,
-    found: rustls_native_certs::CertificateResult,
-) -> Result<(), Error> {
-    let _ = roots.add_parsable_certificates(found.certs);
-    for error in &found.errors {
-        tracing::warn!(%error, "some certificates of this machine cannot be read");
-    }
-    match found.errors.first().filter(|_| roots.is_empty()) {
-        Some(error) => Err(Error::Unusable(format!(
-            "the certificates of this machine's authorities cannot be read: {error}"
-        ))),
-        None => Ok(()),
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transaction {
     None,
@@ -257,8 +216,11 @@ pub(in crate::db) struct Link {
     /// A request was not answered in time. Nothing more is sent, and the database undoes what is
     /// open when it notices.
     silent: bool,
+    /// The connection broke, or the database said that it ends it.
+    cut: bool,
     /// The last transaction lost against another one, and may succeed if it is repeated.
     asks_for_repetition: bool,
+    _counted: Counted,
 }
 
 impl Link {
@@ -273,22 +235,28 @@ impl Link {
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Error> {
-        self.end("COMMIT")
+        self.end("COMMIT").map_err(|failure| match failure.is_cut() {
+            true => {
+                self.note(&failure);
+                Error::Uncertain(Box::new(failure))
+            }
+            false => self.failed(failure),
+        })
     }
 
     pub(super) fn rollback(&mut self) -> Result<(), Error> {
-        self.end("ROLLBACK")
+        self.end("ROLLBACK").map_err(|failure| self.failed(failure))
     }
 
-    fn end(&mut self, sql: &str) -> Result<(), Error> {
+    fn end(&mut self, sql: &str) -> Result<(), Failure> {
         match std::mem::replace(&mut self.transaction, Transaction::None) {
-            Transaction::Open => self.batch(sql),
+            Transaction::Open => self.plain(sql),
             Transaction::None | Transaction::Wanted(_) => Ok(()),
         }
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        !self.silent && !self.client.is_closed()
+        !self.cut && !self.client.is_closed()
     }
 
     /// Returns true if the connection broke before the transaction began, so that nothing was done.
@@ -392,11 +360,17 @@ impl Link {
         Ok(statement)
     }
 
-    fn failed(&mut self, error: Failure) -> Error {
+    fn note(&mut self, error: &Failure) {
         self.silent |= matches!(error, Failure::Silent(_));
+        self.cut |= error.is_cut();
         let repeat = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
         self.asks_for_repetition |= error.code().is_some_and(|code| repeat.contains(code));
+    }
+
+    fn failed(&mut self, error: Failure) -> Error {
+        self.note(&error);
         match error.as_db_error() {
+            _ if error.is_cut() || error.is_late() => Error::Interrupted(Box::new(error)),
             Some(refused) if *refused.code() == SqlState::UNIQUE_VIOLATION => {
                 Error::Duplicate { table: refused.table().unwrap_or("a table").to_owned() }
             }
@@ -478,20 +452,4 @@ impl ToSql for Value {
     }
 
     to_sql_checked!();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustls_native_certs::load_certs_from_paths;
-
-    #[test]
-    fn a_bundle_that_cannot_be_read_is_not_taken_for_an_empty_one() {
-        let add = |file| {
-            add_usual(&mut rustls::RootCertStore::empty(), load_certs_from_paths(file, None))
-        };
-        let unreadable = add(Some(Path::new("/nowhere/bundle.pem")));
-        assert!(matches!(unreadable, Err(Error::Unusable(_))));
-        assert!(add(None).is_ok(), "there is none");
-    }
 }
