@@ -104,7 +104,7 @@ async fn a_large_workspace_is_gone_at_once_and_deleted_in_steps() {
         cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
         let again = cloud.get("/v0/policies?workspace=team").await.ok();
         assert_eq!(again["meta"]["total"], 0, "{again}");
-        cloud.get("/v0/policies/p").await.ok();
+        cloud.get("/v0/policies/p?workspace=main").await.ok();
     }
 }
 
