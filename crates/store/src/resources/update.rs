@@ -12,7 +12,7 @@ struct Written {
     blocks_before: i64,
 }
 
-/// What the counts need of the row as it was.
+/// What the counts need of the row as it was. 4096 is their `BLOCK_BYTES`.
 macro_rules! before {
     () => {
         "SELECT status, CAST((OCTET_LENGTH(wish) + OCTET_LENGTH(state)) / 4096 AS BIGINT) AS blocks
