@@ -109,9 +109,21 @@ impl Routes {
         name: &str,
         wanted: impl Fn(&WorkloadRoute) -> bool,
     ) -> WorkloadRoute {
+        self.until_since(0, name, wanted).await
+    }
+
+    /// The same, after more than the first `count` changes. `wanted` is called while the changes
+    /// are locked, so it must not ask for them.
+    pub async fn until_since(
+        &self,
+        count: usize,
+        name: &str,
+        wanted: impl Fn(&WorkloadRoute) -> bool,
+    ) -> WorkloadRoute {
         let mut told = self.told.subscribe();
-        let fits =
-            |told: &Vec<RouteChange>| last(told, "main", name).is_some_and(|route| wanted(&route));
+        let fits = |told: &Vec<RouteChange>| {
+            told.len() > count && last(told, "main", name).is_some_and(|route| wanted(&route))
+        };
         let waited = tokio::time::timeout(Duration::from_secs(60), told.wait_for(fits)).await;
         let Ok(Ok(told)) = waited else {
             panic!("it was told otherwise: {:?}", last(&self.told.borrow(), "main", name));

@@ -368,8 +368,7 @@ async fn the_next_run_finds_the_replicas_again() {
     let told = cloud.routes.count();
     cloud.restart_on(machine.clone()).await;
     machine.until_retired(stranger.as_str()).await;
-    let found = |route: &WorkloadRoute| cloud.routes.count() > told && replicas(route) == before;
-    cloud.routes.until("a", found).await;
+    cloud.routes.until_since(told, "a", |route| replicas(route) == before).await;
     assert_eq!(machine.names(), before);
     assert_eq!(machine.until_launched(1).await.len(), 1, "nothing was launched again");
 }
