@@ -124,6 +124,8 @@ fn begin(
     // While nothing else runs in here that could leave no room for its thread.
     blocking::begin();
     runtime.block_on(async move {
+        // Before anything starts that could send signals: see `HANDLED_SIGNALS`.
+        let asked_to_end = shutdown::Asked::listen().map_err(Error::Start)?;
         let copy = listener.try_clone().map_err(Error::Listen)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;
         let reaper = reaper::Reaper::start().map_err(Error::Start)?;
@@ -139,7 +141,6 @@ fn begin(
                 guest.start.start(&guest.instance, &guest.processes);
             }
         }
-        let asked_to_end = shutdown::Asked::listen().map_err(Error::Start)?;
         tokio::select! {
             () = serve::run(guest.clone(), listener) => {}
             () = asked_to_end.wait() => shutdown::run(&guest.processes).await,
@@ -148,7 +149,8 @@ fn begin(
     })
 }
 
-/// Runs the work, and serves requests about it until the machine ends this program.
+/// Runs the work, and serves requests about it until the machine kills this program, which lets
+/// signals to end pass.
 async fn serve_work(
     guest: &Arc<Guest>,
     work: &Arc<work::Work>,

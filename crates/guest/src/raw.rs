@@ -105,7 +105,7 @@ const CHILD_STACK_BYTES: usize = 32 << 10;
 /// this program 500 (`OUT_OF_MEMORY_SCORE` of `node`).
 const OOM_SCORE: &CStr = c"900";
 /// Signals that this program handles or ignores: the first three in Rust's runtime, the others in
-/// `reaper` and `shutdown`.
+/// `reaper` and `shutdown`, which listen before anything is started.
 const HANDLED_SIGNALS: [c_int; 6] =
     [libc::SIGPIPE, libc::SIGSEGV, libc::SIGBUS, libc::SIGCHLD, libc::SIGTERM, libc::SIGINT];
 
@@ -143,11 +143,11 @@ pub(crate) fn start(program: &Program, standard: [BorrowedFd<'_>; 3]) -> Result<
     let mut stack = Vec::<u128>::with_capacity(CHILD_STACK_BYTES / size_of::<u128>());
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let dumpable = rustix::process::dumpable_behavior().map_err(no_process)?;
-    let blocked = BlockedSignals::block().map_err(NotStarted::NoProcess)?;
+    let blocked = BlockedSignals::block_handled().map_err(NotStarted::NoProcess)?;
     // SAFETY: CLONE_VFORK suspends this thread until the child has executed the program or ended,
     // so the order, everything it points to and the stack outlive the child's use of them. The
     // stack grows down from its end, which is aligned like a `u128`. No handler runs in the child,
-    // because all signals are blocked here until after.
+    // because the signals that have one are blocked here until after.
     // Needed because the standard library can only start processes by `fork` or `posix_spawn`.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.capacity());
@@ -178,18 +178,25 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Blocks all signals until it is dropped.
+/// Blocks the signals that this program handles until it is dropped.
+///
+/// It must not block the others. The kernel protects the first process of a namespace from signals
+/// that it does not handle, but not from those that its main thread blocks while another thread
+/// does not: what was just started could kill the whole instance.
 struct BlockedSignals(libc::sigset_t);
 
 impl BlockedSignals {
-    fn block() -> io::Result<Self> {
-        // SAFETY: both sets are plain memory of this function, which the first call fills. The
+    fn block_handled() -> io::Result<Self> {
+        // SAFETY: both sets are plain memory of this function, which the first calls fill. The
         // calls change nothing but the signal mask of this thread.
         unsafe {
-            let mut all = std::mem::zeroed();
+            let mut handled = std::mem::zeroed();
             let mut before = std::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) {
+            libc::sigemptyset(&raw mut handled);
+            for signal in HANDLED_SIGNALS {
+                libc::sigaddset(&raw mut handled, signal);
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const handled, &raw mut before) {
                 0 => Ok(Self(before)),
                 errno => Err(io::Error::from_raw_os_error(errno)),
             }
@@ -391,4 +398,26 @@ pub(crate) fn execute(
         }
     }
     last_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the signals that this thread blocks, a bit each.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn a_start_blocks_no_signal_that_the_kernel_keeps_away_by_itself() {
+        let bits = HANDLED_SIGNALS.iter().fold(0, |bits, signal| bits | 1 << (signal - 1));
+        let before = blocked();
+        let guard = BlockedSignals::block_handled().unwrap();
+        assert_eq!(blocked(), before | bits);
+        drop(guard);
+        assert_eq!(blocked(), before);
+    }
 }
