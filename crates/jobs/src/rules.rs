@@ -85,11 +85,12 @@ pub(crate) fn claimed(execution: &mut Execution, fresh: i64, again: i64, now: Ti
     execution.updated_at = now;
 }
 
-/// Returns what a running task becomes after the outcome of its attempt.
+/// Returns what a running task becomes after the outcome of its attempt. `elsewhere` says whether
+/// another machine may have the image that its own one does not have.
 pub(crate) fn after(
     task: &Task,
     end: &WorkEnd,
-    phase: Phase,
+    (phase, elsewhere): (Phase, bool),
     policy: RetryPolicy,
     jitter: u16,
 ) -> Task {
@@ -101,14 +102,22 @@ pub(crate) fn after(
         return task;
     }
     task.failure = Some(task_runner::stored(failure));
+    if let (Outcome::NoImage(_), true) = (failure, elsewhere) {
+        // Nothing was tried yet, so this counts neither as a failure nor as a loss.
+        task.state = match phase {
+            Phase::Open => State::Waiting(AT_ONCE),
+            _ => State::Cancelled,
+        };
+        return task;
+    }
     let own = task_runner::is_the_tasks_own(failure);
     let (count, max) = match own {
         true => (&mut task.failures, policy.retries_max),
         false => (&mut task.losses, policy.losses_max),
     };
     *count += 1;
-    let (count, retries_left) =
-        (*count, *count <= max && !matches!(failure, Outcome::NotStarted(_)));
+    let is_in_vain = matches!(failure, Outcome::NotStarted(_) | Outcome::NoImage(_));
+    let (count, retries_left) = (*count, *count <= max && !is_in_vain);
     task.state = match phase {
         Phase::Open if retries_left => {
             State::Waiting(end.ended_at.plus_ms(policy.pause_ms(count, jitter)))

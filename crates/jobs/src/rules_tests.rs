@@ -73,6 +73,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Outcome::Exited(1)),
         Just(Outcome::TimedOut),
         Just(Outcome::NotStarted("no".into())),
+        Just(Outcome::NoImage("no".into())),
         Just(Outcome::Lost("gone".into())),
     ];
     let outcome = prop_oneof![2 => Just(Outcome::SUCCESS), 3 => failure];
@@ -147,7 +148,7 @@ impl Case {
             (0..self.rows.len()).filter(|at| self.rows[*at].state == State::Running).collect();
         let Some(index) = running.get(index % running.len().max(1)).copied() else { return };
         let end = WorkEnd { started_at: None, ended_at: now, outcome: outcome.clone() };
-        self.rows[index] = after(&self.rows[index], &end, self.execution.phase, POLICY, 0);
+        self.rows[index] = after(&self.rows[index], &end, (self.execution.phase, true), POLICY, 0);
         ended(&mut self.execution, self.rows[index].state, now);
     }
 
@@ -220,8 +221,9 @@ fn pauses_double_up_to_the_longest_and_half_of_each_is_jitter() {
 #[test]
 fn a_failure_uses_up_retries_and_a_loss_does_not() {
     let one = task(&execution(1, 1), 0);
-    let end =
-        |task: &Task, failure: Outcome| after(task, &end_at(5, failure), Phase::Open, POLICY, 0);
+    let end = |task: &Task, failure: Outcome| {
+        after(task, &end_at(5, failure), (Phase::Open, false), POLICY, 0)
+    };
     let lost = end(&one, Outcome::Lost("gone".into()));
     assert_eq!(
         (lost.failures, lost.losses, lost.state),
@@ -236,9 +238,22 @@ fn a_failure_uses_up_retries_and_a_loss_does_not() {
 }
 
 #[test]
+fn a_missing_image_counts_only_where_no_machine_may_have_it() {
+    let one = task(&execution(1, 1), 0);
+    let end = |elsewhere| {
+        let no_image = end_at(5, Outcome::NoImage("no such image".into()));
+        let after = after(&one, &no_image, (Phase::Open, elsewhere), POLICY, 0);
+        (after.failures, after.losses, after.state)
+    };
+    assert_eq!(end(true), (0, 0, State::Waiting(AT_ONCE)));
+    assert_eq!(end(false), (1, 0, State::Failed));
+}
+
+#[test]
 fn while_cancelling_a_failure_stays_one_and_a_loss_is_a_cancellation() {
     let one = task(&execution(1, 1), 0);
-    let end = |outcome| after(&one, &end_at(5, outcome), Phase::Cancelling, POLICY, 0).state;
+    let end =
+        |outcome| after(&one, &end_at(5, outcome), (Phase::Cancelling, true), POLICY, 0).state;
     assert_eq!(end(Outcome::SUCCESS), State::Succeeded);
     assert_eq!(end(Outcome::Exited(1)), State::Failed);
     assert_eq!(end(Outcome::Lost("gone".into())), State::Cancelled);

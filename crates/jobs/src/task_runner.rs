@@ -50,7 +50,8 @@ pub(crate) fn stored(failure: &Outcome) -> tasks::Failure {
         // A task is interrupted only by those who take it off the machine, for reasons that are not
         // the task's own.
         Outcome::Interrupted => (LOST, None, Some("it was interrupted")),
-        Outcome::NotStarted(why) => (NOT_STARTED, None, Some(why.as_str())),
+        // Stored only when no other machine can have it either.
+        Outcome::NotStarted(why) | Outcome::NoImage(why) => (NOT_STARTED, None, Some(why.as_str())),
         Outcome::Lost(why) => (LOST, None, Some(why.as_str())),
     };
     let text = text.map(|text| text.chars().take(TEXT_MAX).collect());

@@ -6,6 +6,7 @@
 
 pub mod claims;
 pub mod holders;
+pub mod images;
 mod list;
 pub mod tasks;
 

@@ -131,6 +131,11 @@ const ALL: &[Migration] = &[
         name: "object blocks",
         sql: include_str!("../migrations/0033_object_blocks.sql"),
     },
+    Migration {
+        number: 34,
+        name: "images missing",
+        sql: include_str!("../migrations/0034_images_missing.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

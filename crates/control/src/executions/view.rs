@@ -162,7 +162,7 @@ const fn reason(failure: &Outcome) -> &'static str {
         Outcome::Killed(_) => "Signal",
         Outcome::OutOfMemory => "OutOfMemory",
         Outcome::TimedOut => "Timeout",
-        Outcome::NotStarted(_) => "NotStarted",
+        Outcome::NotStarted(_) | Outcome::NoImage(_) => "NotStarted",
         Outcome::Interrupted | Outcome::Lost(_) => "Lost",
     }
 }
@@ -183,7 +183,9 @@ fn message(task: &Task, failure: Option<&Outcome>) -> String {
         Some(Outcome::Killed(signal)) => format!("was killed by signal {signal}"),
         Some(Outcome::OutOfMemory) => "used more memory than it may".to_owned(),
         Some(Outcome::TimedOut) => "ran longer than it may".to_owned(),
-        Some(Outcome::NotStarted(why)) => format!("could not be started: {why}"),
+        Some(Outcome::NotStarted(why) | Outcome::NoImage(why)) => {
+            format!("could not be started: {why}")
+        }
         Some(Outcome::Interrupted) => "was lost: it was interrupted".to_owned(),
         Some(Outcome::Lost(why)) => format!("was lost: {why}"),
     };

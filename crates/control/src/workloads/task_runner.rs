@@ -239,8 +239,8 @@ fn arguments(task: &str) -> Result<Vec<String>, serde_json::Error> {
 
 fn not_launched(fault: LaunchFault) -> Outcome {
     match fault {
-        // Another attempt would not find it either.
-        LaunchFault::Image(unknown) => Outcome::NotStarted(unknown.to_string()),
+        // Another attempt on this machine would not find it either.
+        LaunchFault::Image(unknown) => Outcome::NoImage(unknown.to_string()),
         LaunchFault::Pull(_)
         | LaunchFault::Full(_)
         | LaunchFault::OverShare(_)

@@ -244,7 +244,9 @@ fn judge(end: &WorkEnd, memory_mb: u32) -> Result<(), BuildFault> {
         Outcome::OutOfMemory => {
             failed(format!("the command needs more than the {memory_mb} MB of memory of a build"))
         }
-        Outcome::NotStarted(why) => failed(format!("the command does not start: {why}")),
+        Outcome::NotStarted(why) | Outcome::NoImage(why) => {
+            failed(format!("the command does not start: {why}"))
+        }
         Outcome::TimedOut => failed("the time of the build is over".to_owned()),
         Outcome::Interrupted => failed("the build was stopped".to_owned()),
         Outcome::Lost(why) => Err(BuildFault::Broken(why.clone())),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::executions::claims::{self, Claimer};
 use store::executions::tasks::{self, State, Task};
-use store::executions::{self, Execution, SlotKind, holders};
+use store::executions::{self, Execution, SlotKind, holders, images};
 use store::{Error, Tx};
 use types::Timestamp;
 use types::ids::ExecutionId;
@@ -114,9 +114,11 @@ impl Round {
         now: Timestamp,
     ) -> Result<bool, Error> {
         let policy = RetryPolicy::new(self.queue.settings(), execution.retries_max);
+        let has_no_image = ended.iter().any(|one| matches!(one.end.outcome, Outcome::NoImage(_)));
+        let elsewhere = has_no_image && images::missing_at(tx, execution, &self.holder)?;
         let after = |one: &Ended| {
             let jitter = u16::from_le_bytes(tx.world().random_bytes());
-            rules::after(&one.task, &one.end, execution.phase, policy, jitter)
+            rules::after(&one.task, &one.end, (execution.phase, elsewhere), policy, jitter)
         };
         let after: Vec<Task> = ended.iter().map(after).collect();
         let accepted = tasks::record(tx, &after)?;

@@ -2,10 +2,12 @@
 
 use super::stage::{Machine, Program, Stage, new, settings};
 use jobs::{Caller, Settings, StartError};
+use std::sync::Arc;
 use std::time::Duration;
-use store::executions::{Phase, holders};
+use store::executions::{Execution, Phase, holders};
 use types::KindName;
 use types::ids::WorkspaceId;
+use types::instance::Outcome;
 
 crate::on_both!(
     what_must_not_wait_is_refused_when_there_is_no_room,
@@ -21,6 +23,8 @@ crate::on_both!(
     calls_and_tasks_have_slots_of_their_own,
     a_call_is_made_by_the_machine_that_runs_its_workload,
     a_call_waits_for_a_machine_without_a_lease_but_not_for_ever,
+    tasks_run_on_the_machine_that_has_their_image,
+    what_no_machine_has_the_image_of_fails,
 );
 
 fn at_once(name: &str, tasks: usize) -> jobs::NewExecution {
@@ -257,6 +261,44 @@ async fn a_call_waits_for_a_machine_without_a_lease_but_not_for_ever(stage: Stag
     let ended = stage.end(&started.id).await;
     assert_eq!(ended.phase, Phase::Succeeded);
     assert!(ended.started_at.unwrap().since(started.created_at) >= 1_000, "{ended:?}");
+}
+
+async fn tasks_run_on_the_machine_that_has_their_image(stage: Stage) {
+    let (without, with) = (without_image("without"), Machine::ready("with"));
+    with.close();
+    let _programs =
+        [Program::start(&stage, &without, settings()), Program::start(&stage, &with, settings())];
+    have_leases(&stage, 2).await;
+    let first = stage.start(new("first", 20)).await;
+    without.has_begun(1).await;
+    // Whatever it has claimed by now, it gives back once.
+    let given_back = |execution: &Execution| execution.next > execution.counts.running;
+    stage.until(&first, given_back).await;
+    with.open();
+    let end = stage.end(&first).await;
+    assert_eq!(
+        (end.phase, end.counts.succeeded, with.begun.borrow().len()),
+        (Phase::Succeeded, 20, 20)
+    );
+    assert!(without.begun.borrow().len() <= settings().slots as usize, "it has learned of it");
+}
+
+async fn what_no_machine_has_the_image_of_fails(stage: Stage) {
+    let machines = ["one", "two"].map(without_image);
+    let _programs = machines.each_ref().map(|one| Program::start(&stage, one, settings()));
+    have_leases(&stage, 2).await;
+    let id = stage.start(new("nowhere", 6)).await;
+    let end = stage.end(&id).await;
+    assert_eq!((end.phase, end.counts.failed), (Phase::Failed, 6));
+    for task in stage.tasks(&id).await {
+        let failure = jobs::failure_of_row(&task.failure.unwrap());
+        assert_eq!(failure, Outcome::NotStarted("no such image".into()));
+        assert!(task.attempt <= 2, "each machine tries once: {}", task.attempt);
+    }
+}
+
+fn without_image(name: &str) -> Arc<Machine> {
+    Machine::new(name, |_| Outcome::NoImage("no such image".into()))
 }
 
 async fn calls_and_tasks_have_slots_of_their_own(stage: Stage) {

@@ -1,6 +1,6 @@
 //! Executions with claimable tasks, and the number of slots in use on all machines.
 
-use super::SlotKind;
+use super::{SlotKind, images};
 use crate::{Error, Tx, params};
 use types::Timestamp;
 use types::ids::{ExecutionId, WorkspaceId};
@@ -37,11 +37,14 @@ const fn condition(slots: SlotKind) -> &'static str {
 
 /// The SQL condition that a machine may claim tasks of an execution, with its parameters. What only
 /// one machine can run is left to it while it has a lease, and for a while afterwards. Then
-/// whoever takes it finds out that it cannot be run here, so that it ends.
+/// whoever takes it finds out that it cannot be run here, so that it ends. It is the same with what
+/// others may have the image of.
 fn claimable([name, abandoned, memory_mb]: [&str; 3]) -> String {
+    let (is_missing, elsewhere) = (images::is_missing_at(name), images::is_elsewhere(name));
     format!(
         "memory_mb <= {memory_mb} AND (machine IS NULL OR machine = {name} OR (created_at < {abandoned}
-             AND NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = executions.machine)))"
+             AND NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = executions.machine)))
+         AND NOT ({is_missing} AND {elsewhere})"
     )
 }
 

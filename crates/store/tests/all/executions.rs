@@ -3,9 +3,11 @@
 
 use crate::common::{Place, on_both, workspace};
 use store::executions::tasks::{self, State};
-use store::executions::{self, Counts, Execution, Order, Phase, Query, SlotKind, claims, holders};
+use store::executions::{
+    self, Counts, Execution, Order, Phase, Query, SlotKind, claims, holders, images,
+};
 use store::resources::Order as ListOrder;
-use store::{Error, Store};
+use store::{Error, Store, Tx};
 use types::KindName;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 use types::{Timestamp, World};
@@ -19,6 +21,7 @@ on_both!(
     many_tasks_are_recorded_together,
     waiting_tasks_come_back_when_they_are_due,
     candidates_take_turns_in_each_workspace,
+    tasks_are_left_to_machines_that_may_have_their_image,
     room_is_what_nobody_wants,
     old_executions_are_forgotten_in_bounded_steps,
     plans_are_sealed_anew_with_all_other_secrets,
@@ -298,6 +301,41 @@ async fn candidates_take_turns_in_each_workspace(place: Place) {
     let counts: Vec<_> =
         running.iter().map(|(workspace, count)| (workspace.as_str(), *count)).collect();
     assert_eq!(counts, [("wsp_1", 4), ("wsp_2", 9)]);
+}
+
+async fn tasks_are_left_to_machines_that_may_have_their_image(place: Place) {
+    let (store, world) = (place.open().await, place.world());
+    let one = execution(&world, "one", 12);
+    made(&store, &one).await;
+    let now = world.now();
+    let there = move |name: &str, memory_mb| holders::Holder {
+        name: name.into(),
+        slots: 4,
+        memory_mb,
+        renewed_at: now,
+    };
+    store
+        .write(move |tx| {
+            let may_claim = |tx: &mut Tx<'_>, name| {
+                let claimer = claims::Claimer { name, abandoned: now, memory_mb: 4_096 };
+                let ready = claims::next_ready(tx, (None, claimer))?.is_some();
+                let all = claims::candidates(tx, (SlotKind::Task, claimer), now, 9)?;
+                assert_eq!(!all.is_empty(), ready);
+                Ok::<_, Error>(ready)
+            };
+            holders::renew(tx, &there("here", 4_096))?;
+            holders::renew(tx, &there("small", one.memory_mb - 1))?;
+            assert!(!images::missing_at(tx, &one, "here")?, "there is no other");
+            assert!(may_claim(tx, "here")?, "so that it ends");
+            holders::renew(tx, &there("there", 4_096))?;
+            assert!(images::missing_at(tx, &one, "here")?);
+            assert_eq!([may_claim(tx, "here")?, may_claim(tx, "there")?], [false, true]);
+            assert!(!images::missing_at(tx, &one, "there")?);
+            assert_eq!([may_claim(tx, "here")?, may_claim(tx, "there")?], [true, true]);
+            Ok::<_, Error>(())
+        })
+        .await
+        .unwrap();
 }
 
 async fn room_is_what_nobody_wants(place: Place) {

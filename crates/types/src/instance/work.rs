@@ -44,6 +44,10 @@ pub enum Outcome {
     Interrupted,
     /// There was nothing to start, for a reason that retrying will not fix. The text says why.
     NotStarted(String),
+    /// The machine does not have the image, but another one may. Like [`Self::OutOfMemory`], an
+    /// instance cannot report it about itself.
+    #[serde(skip)]
+    NoImage(String),
     /// The machine had no room, failed, or lost the instance; none of this is the work's fault.
     /// Like [`Self::OutOfMemory`], an instance cannot report it about itself.
     #[serde(skip)]

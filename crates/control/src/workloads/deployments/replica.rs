@@ -255,7 +255,7 @@ impl<K: Deployable> Task<K> {
             Outcome::OutOfMemory => format!("it ran out of memory ({} MB)", self.memory_mb),
             Outcome::TimedOut => "its program took too long".to_owned(),
             Outcome::Interrupted => "its program was asked to end".to_owned(),
-            Outcome::NotStarted(why) => why,
+            Outcome::NotStarted(why) | Outcome::NoImage(why) => why,
             Outcome::Lost(why) => format!("the machine lost it: {why}"),
         }
     }
