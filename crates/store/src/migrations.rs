@@ -136,6 +136,11 @@ const ALL: &[Migration] = &[
         name: "images missing",
         sql: include_str!("../migrations/0034_images_missing.sql"),
     },
+    Migration {
+        number: 35,
+        name: "resources by kind",
+        sql: include_str!("../migrations/0035_resources_by_kind.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

@@ -287,4 +287,8 @@ async fn lists_and_finds_go_by_an_index() {
         ));
         assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{order}: {plan}");
     }
+    let plan = place.sql(
+        "EXPLAIN QUERY PLAN SELECT wish FROM resources WHERE kind = 'agent' AND id > 'x' ORDER BY id LIMIT 50",
+    );
+    assert!(plan.contains("resources_by_kind (kind=? AND id>?)"), "{plan}");
 }
