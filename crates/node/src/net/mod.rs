@@ -10,6 +10,7 @@ mod inside;
 mod netfilter;
 mod netlink;
 mod others;
+mod proc;
 mod rules;
 mod table;
 mod tun;
@@ -20,6 +21,7 @@ pub(crate) use table::NFT;
 
 use crate::settings::{Egress, Settings, Subnet};
 use crate::sys;
+use proc::Proc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -38,6 +40,7 @@ pub(crate) struct Home {
     interfaces: String,
     subnet: Subnet,
     connected: bool,
+    proc: Proc,
 }
 
 impl Home {
@@ -48,6 +51,7 @@ impl Home {
             interfaces: table::interface_prefix(&settings.name),
             subnet: settings.subnet,
             connected: matches!(settings.egress, Egress::Internet { .. }),
+            proc: Proc::default(),
         })
     }
 
@@ -71,10 +75,11 @@ impl Home {
     }
 
     fn make_namespace(&self) -> io::Result<OwnedFd> {
+        let proc = self.proc.for_a_network()?;
         let _way_home = WayHome(self);
         sys::leave_network()?;
         let namespace = File::open("/proc/thread-self/ns/net")?.into();
-        inside::prepare()?;
+        inside::prepare(&proc)?;
         Ok(namespace)
     }
 
