@@ -57,7 +57,9 @@ use parking_lot::Mutex;
 use pulled::Pulled;
 use registries::Registries;
 use std::collections::HashSet;
+use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use tokio::task::spawn_blocking;
 use types::World;
 use way_out::WayOut;
@@ -104,7 +106,6 @@ impl LocalMachine {
     /// Takes charge of the instances that run here. Blocks.
     pub fn open(settings: Settings, images: Store, world: World) -> Result<Self, OpenError> {
         let guest = settings.node.first.clone();
-        let leases = Leases::open(&settings.node.folder, &images).map_err(OpenError::Leases)?;
         let registries = Registries::new(settings.registries_inside);
         let http = registries.client().map_err(OpenError::Http)?;
         let folder = settings.node.folder.clone();
@@ -118,7 +119,13 @@ impl LocalMachine {
         registry.frees(&pulled);
         let taking = turns::shared(settings.takes_max, share_percent);
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
-        let node = Node::open(settings.node, world.clone())?;
+        // At the same time: either reads a file for each instance.
+        let (leases, node) = thread::scope(|scope| {
+            let leases = scope.spawn(|| Leases::open(&folder, &images));
+            let node = Node::open(settings.node, world.clone());
+            (leases.join().unwrap_or_else(|panic| resume_unwind(panic)), node)
+        });
+        let (leases, node) = (leases.map_err(OpenError::Leases)?, node?);
         builds::clear_away(&node)?;
         let key = Key::open(&folder, &world).map_err(OpenError::Key)?;
         let instances = node.list().into_iter().map(|view| view.id).collect();

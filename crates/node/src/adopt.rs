@@ -39,15 +39,16 @@ pub(crate) fn find(stores: &Arc<Stores>, groups: &Groups, boot: &str) -> io::Res
 /// Adopts all instances that are recorded, on all cores: there may be thousands, and nothing is
 /// served meanwhile.
 fn adopt_all(stores: &Stores, groups: &Groups, boot: &str) -> io::Result<Vec<Origin>> {
-    let records = stores.records.list()?;
-    let adopt = &|(id, record): &(InstanceName, Option<Record>)| match record {
-        Some(record) if record.boot == boot => of_this_boot(stores, groups, id, record),
-        record => of_earlier_boot(stores, groups, id, record.clone()).map(Some),
+    let recorded = stores.records.list()?;
+    // A record that cannot be read still tells that there was an instance.
+    let adopt = &|id: &InstanceName| match stores.records.of(id).ok() {
+        Some(record) if record.boot == boot => of_this_boot(stores, groups, id, &record),
+        record => of_earlier_boot(stores, groups, id, record).map(Some),
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let part = records.len().div_ceil(cores).max(1);
+    let part = recorded.len().div_ceil(cores).max(1);
     thread::scope(|scope| {
-        let parts: Vec<_> = records
+        let parts: Vec<_> = recorded
             .chunks(part)
             .map(|part| scope.spawn(move || part.iter().map(adopt).collect::<io::Result<Vec<_>>>()))
             .collect();

@@ -24,8 +24,11 @@ impl Process {
         let pidfd = identity.open()?;
         let network = File::open(format!("/proc/{}/ns/net", identity.pid)).ok()?.into();
         let console = console::reopen(identity.pid).ok();
-        // The descriptors above belong to the right process only if it is still alive now.
-        identity.open()?;
+        // The descriptors above belong to the right process only if it is still there now. A pid is
+        // used again only after its process has ended.
+        if process::has_ended(pidfd.as_fd()).unwrap_or(true) {
+            identity.open()?;
+        }
         Some(Self { pid: identity.pid, pidfd, network, console })
     }
 
