@@ -17,16 +17,6 @@ pub struct NewDrive {
     pub workspace: String,
 }
 
-/// A drive that a machine keeps.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptDrive {
-    pub name: VolumeName,
-    /// The most that it can hold.
-    pub size_mb: u32,
-    /// Disk space used so far.
-    pub used_bytes: u64,
-}
-
 pub trait DriveStore: Send + Sync + 'static {
     /// Makes a drive, unless it exists. Once this returns, it survives a power cut.
     fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>>;
@@ -34,8 +24,6 @@ pub trait DriveStore: Send + Sync + 'static {
     /// Removes a drive for good. Existing mounts of it keep working until they end. Does nothing if
     /// there is no such drive.
     fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>>;
-
-    fn list(&self) -> Vec<KeptDrive>;
 
     /// Removes a folder of a drive with everything in it. Returns whether it existed.
     fn remove_folder<'a>(

@@ -3,14 +3,13 @@
 use crate::refusals::no_space;
 use crate::volumes::fault;
 use crate::{Inner, Interrupted, LocalMachine};
-use control::drive_store::{DriveFault, DriveStore, KeptDrive, NewDrive};
+use control::drive_store::{DriveFault, DriveStore, NewDrive};
 use control::machine::{MachineFault, Wait};
 use control::volume_store::VolumeFault;
 use node::{DriveError, DriveMount, InstanceName, Owner, VolumeError, VolumeName};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use types::chain;
-use types::instance::KeptFor;
 
 /// A [`LocalMachine`] restricted to what concerns drives.
 pub(crate) struct LocalDrives(pub(crate) LocalMachine);
@@ -68,16 +67,6 @@ impl DriveStore for LocalDrives {
             inner.node.remove_drive(&name).map_err(|error| MachineFault(chain(&error)))
         };
         Box::pin(self.0.on_node(remove))
-    }
-
-    fn list(&self) -> Vec<KeptDrive> {
-        let volumes = self.0.0.node.volumes();
-        let kept = |volume: node::Volume| {
-            let is_drive = matches!(volume.name.kept_for(), Some(KeptFor::Drive(_)));
-            let used_bytes = volumes.used_bytes(&volume.name).ok().filter(|_| is_drive)?;
-            Some(KeptDrive { name: volume.name, size_mb: volume.size_mb, used_bytes })
-        };
-        volumes.list().into_iter().filter_map(kept).collect()
     }
 
     fn remove_folder<'a>(

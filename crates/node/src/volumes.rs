@@ -156,11 +156,6 @@ impl Volumes {
         &self.pool
     }
 
-    /// Returns how much of the machine's disk a volume takes so far.
-    pub fn used_bytes(&self, name: &VolumeName) -> Result<u64, VolumeError> {
-        Ok(std::fs::symlink_metadata(self.path(name)?)?.blocks() * BLOCK_BYTES)
-    }
-
     /// Makes a volume, unless it exists already. It is complete and on disk when this returns.
     pub fn make(&self, new: &NewVolume) -> Result<(), VolumeError> {
         if self.size_mb(&new.name).is_some() {

@@ -1,6 +1,6 @@
 //! A store of volumes and drives that only pretends to keep them, with as much room as a test sets.
 
-use control::drive_store::{DriveFault, DriveStore, KeptDrive, NewDrive};
+use control::drive_store::{DriveFault, DriveStore, NewDrive};
 use control::machine::{MachineFault, Wait};
 use control::volume_store::{KeptCopy, KeptVolume, NewVolume, VolumeFault, VolumeStore};
 use parking_lot::Mutex;
@@ -215,10 +215,6 @@ impl DriveStore for PretendedVolumes {
 
     fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
         VolumeStore::remove(self, name)
-    }
-
-    fn list(&self) -> Vec<KeptDrive> {
-        Vec::new()
     }
 
     fn remove_folder<'a>(

@@ -18,6 +18,7 @@ const CREATED: Column = Column {
     at: &["/metadata/createdAt", "/createdAt", "/created_at"],
     form: Form::Age,
 };
+const PUBLIC_ADDRESS: Column = column("ADDRESS", &["/spec/publicIp"]);
 const ID: Column = column("ID", &["/metadata/id", "/id", "/metadata/name"]);
 const DESCRIPTION: Column = column("DESCRIPTION", &["/description"]);
 const DISPLAY: Column = column("DISPLAY NAME", &["/metadata/displayName", "/displayName"]);
@@ -230,7 +231,7 @@ pub(crate) const KINDS: &[Kind] = &[
     shown(
         &["all-egressips", "all-egress-ips"],
         "egressips",
-        &[WORKSPACE, NAME, column("ADDRESS", &["/spec/ip", "/status/ip"]), STATUS, CREATED],
+        &[WORKSPACE, NAME, PUBLIC_ADDRESS, STATUS, CREATED],
     ),
     Kind {
         names: &["egressgateways", "egressgateway", "egress-gateway", "eg"],
@@ -246,7 +247,7 @@ pub(crate) const KINDS: &[Kind] = &[
         place: Place::Below { of: &["egressgateways"], segment: "ips", named: Some("gatewayName") },
         read: Read::Alone,
         write: Write::CreateOnly,
-        columns: &[WORKSPACE, NAME, STATUS, CREATED],
+        columns: &[WORKSPACE, NAME, PUBLIC_ADDRESS, STATUS, CREATED],
     },
     Kind {
         names: &["previews", "preview"],
