@@ -10,6 +10,9 @@ use types::ids::{ClientId, GrantId};
 
 /// Most grants that one transaction revokes because there are too many.
 const TRIMMED_AT_ONCE_MAX: i64 = 100;
+/// Used refresh tokens of a grant that are kept, to tell that one was stolen. Nobody uses one that is
+/// older, and without a limit a client could fill the database.
+const USED_KEPT: i64 = 100;
 
 #[derive(Debug, Clone)]
 pub struct Grant {
@@ -62,7 +65,8 @@ pub fn find(tx: &mut Tx<'_>, id: &GrantId) -> Result<Option<Grant>, Error> {
     }))
 }
 
-/// Adds a refresh token, and extends the grant to the token's expiry.
+/// Adds a refresh token, and extends the grant to the token's expiry. Forgets used tokens when there
+/// are too many.
 pub fn add_refresh(
     tx: &mut Tx<'_>,
     grant: &GrantId,
@@ -74,6 +78,10 @@ pub fn add_refresh(
         params![token, grant],
     )?;
     tx.execute("UPDATE grants SET expires_at = $2 WHERE id = $1", params![grant, expires_at])?;
+    let sql = "DELETE FROM refresh_tokens WHERE grant_id = $1 AND used_at <= (
+                   SELECT used_at FROM refresh_tokens WHERE grant_id = $1 AND used_at IS NOT NULL
+                   ORDER BY used_at DESC LIMIT 1 OFFSET $2)";
+    tx.execute(sql, params![grant, USED_KEPT])?;
     Ok(())
 }
 

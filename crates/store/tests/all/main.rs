@@ -12,6 +12,7 @@ mod executions;
 mod failover;
 mod feed;
 mod firings;
+mod grants;
 mod logs;
 mod models;
 mod resources;
