@@ -54,6 +54,14 @@ impl Layers {
         self.lay_text(&key, text, format!("environment variable {name}"))
     }
 
+    /// Returns a warning if a variable would be a setting with another underscore.
+    pub(crate) fn almost_read(&self, name: &str) -> Option<String> {
+        let path = name.strip_prefix(VARIABLE)?.to_ascii_lowercase();
+        let key = self.settings.keys().find(|key| key.replace('.', "_") == path)?;
+        let meant = key.to_ascii_uppercase().replace('.', "__");
+        Some(format!("environment variable {name} is not read: did you mean {VARIABLE}{meant}?"))
+    }
+
     pub(crate) fn lay_flag(&mut self, key: &str, text: &str) -> Result<(), Error> {
         self.lay_text(key, text, "command line".to_owned())
     }

@@ -22,8 +22,10 @@ pub(crate) fn load(
             .map_err(|source| Error::Unreadable { path: file.into(), source })?;
         layers.lay_file(&file.display().to_string(), &text)?;
     }
+    let mut warnings = Vec::new();
     for (name, value) in environment {
         layers.lay_variable(&name, &value)?;
+        warnings.extend(layers.almost_read(&name));
     }
     for (key, value) in flags {
         layers.lay_flag(key, value)?;
@@ -31,7 +33,7 @@ pub(crate) fn load(
     let mut config = layers.read()?;
     let named = |wrong: Wrong| layers.wrong_beside(wrong);
     check::check(&config).map_err(named)?;
-    config.warnings =
-        check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()).collect();
+    warnings.extend(check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()));
+    config.warnings = warnings;
     Ok(config)
 }

@@ -39,6 +39,15 @@ impl std::fmt::Debug for Objects {
 }
 
 impl Objects {
+    /// Returns what is most likely a mistake: settings of a service that has no address.
+    pub(super) fn doubt(&self) -> Option<Wrong> {
+        let set = [("objects.bucket", &self.bucket), ("objects.key_id", &self.key_id)];
+        let (key, _) = set.into_iter().find(|(_, value)| !value.is_empty())?;
+        let message =
+            "does nothing without objects.endpoint, such as https://s3.eu-central-1.amazonaws.com";
+        self.endpoint.is_none().then(|| Wrong::new(key, message))
+    }
+
     /// Checks the settings. Without an endpoint there is no service, and the other keys do not
     /// matter.
     pub(super) fn check(&self) -> Result<(), Wrong> {

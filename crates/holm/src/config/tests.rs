@@ -417,6 +417,27 @@ fn regions_that_look_like_those_of_the_hosted_service_are_doubted() {
 }
 
 #[test]
+fn what_does_nothing_is_doubted() {
+    let warnings =
+        |text: &str, variable: &str| load_with(text, &[(variable, "x")]).unwrap().warnings;
+    let bucket = "[objects]\nbucket = \"b\"";
+    for (text, variable, wanted) in [
+        ("", "HOLM_SERVER_PUBLIC_URL", Some("HOLM_SERVER__PUBLIC_URL")),
+        ("", "HOLM_STORE_URL", Some("HOLM_STORE__URL")),
+        ("", "HOLM_API_KEY", None),
+        ("", "HOLM_SERVER", None),
+        ("", "PATH", None),
+        (bucket, "PATH", Some("objects.endpoint")),
+    ] {
+        let found = warnings(text, variable);
+        match wanted {
+            Some(wanted) => assert!(matches!(&*found, [one] if one.contains(wanted)), "{found:?}"),
+            None => assert!(found.is_empty(), "{variable}: {found:?}"),
+        }
+    }
+}
+
+#[test]
 fn secrets_of_the_settings_are_not_shown() {
     let config = load_text("[store]\nurl = \"postgres://u:hush@h/d\"").unwrap();
     assert!(!format!("{config:?}").contains("hush"));

@@ -6,11 +6,16 @@ mod regions;
 mod spans;
 mod work;
 
-pub(super) use regions::doubts;
-
 use super::error::{Wrong, wrong, wrong_beside};
 use super::{Config, Role};
 use addresses::{is_host, origin, web_address};
+
+/// Returns values that are valid but most likely a mistake.
+pub(super) fn doubts(config: &Config) -> Vec<Wrong> {
+    let mut doubts = regions::doubts(config);
+    doubts.extend(config.objects.doubt());
+    doubts
+}
 
 pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     server(config)?;

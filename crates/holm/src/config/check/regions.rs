@@ -28,8 +28,8 @@ pub(super) fn regions(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Returns values that are valid but most likely a mistake.
-pub(in crate::config) fn doubts(config: &Config) -> Vec<Wrong> {
+/// Returns names that are valid but most likely a mistake.
+pub(super) fn doubts(config: &Config) -> Vec<Wrong> {
     let regions = config.placement.regions.iter().filter(|region| is_elsewhere(&region.name));
     let message = |name: &str| {
         format!(
