@@ -8,6 +8,10 @@ use serde_with::skip_serializing_none;
 use std::collections::BTreeSet;
 use std::fmt;
 
+/// Most bytes of a name with its value. The kernel counts the sign between both and a zero byte at
+/// the end as well.
+const BYTES_MAX: usize = limits::ENV_VALUE_MAX - 2;
+
 /// Variables that the platform itself sets in every workload.
 const RESERVED: [&str; 26] = [
     "HOST",
@@ -83,6 +87,11 @@ impl Env {
                 format!("{at}.value"),
                 "must not hold a zero byte",
             );
+            problems.require(
+                name.len() + value.len() <= BYTES_MAX,
+                format!("{at}.value"),
+                format!("must be shorter: with its name, {BYTES_MAX} bytes at most"),
+            );
         }
     }
 
@@ -124,4 +133,21 @@ pub fn check_name(name: &str, field: &str, problems: &mut Problems) {
 fn is_reserved(name: &str) -> bool {
     let service = name.starts_with("BL_AGENT_") || name.starts_with("BL_FUNCTION_");
     RESERVED.contains(&name) || (service && name.ends_with("_SERVICE_NAME"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_would_refuse_is_a_problem() {
+        let is_taken = |length| {
+            let (name, value) = (Some("LONG".to_owned()), Some("é".repeat(length / 2)));
+            let mut problems = Problems::default();
+            Env::check_all(Some(&[Env { name, value, ..Env::default() }]), "envs", &mut problems);
+            problems.is_empty()
+        };
+        let longest = BYTES_MAX - "LONG".len();
+        assert_eq!([is_taken(longest), is_taken(longest + 2)], [true, false]);
+    }
 }
