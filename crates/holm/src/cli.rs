@@ -71,6 +71,11 @@ enum Command {
 }
 
 impl Cli {
+    /// Returns whether this process becomes a server.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self.command, Command::Up(_))
+    }
+
     pub(crate) async fn run(self) -> Result<Exit, Error> {
         let choice = self.choice;
         match self.command {

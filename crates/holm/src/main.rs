@@ -32,6 +32,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     keep_pages_small();
     let cli = cli::Cli::parse();
+    if cli.serves() {
+        server::make_room_for_files();
+    }
     // Fails only when a provider is already installed, which is just as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -36,6 +36,7 @@ mod tls;
 mod tunnels;
 
 pub(crate) use first_start::Greeting;
+pub(crate) use process::make_room_for_files;
 
 use crate::config::Config;
 use crate::error::Error;

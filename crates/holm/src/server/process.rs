@@ -1,12 +1,13 @@
 //! Settings that the process asks of the kernel for itself.
 
 use rustix::fs::Mode;
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask,
 };
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// New files are readable by their owner only.
 const PRIVATE: Mode = Mode::from_raw_mode(0o077);
@@ -14,6 +15,10 @@ const PRIVATE: Mode = Mode::from_raw_mode(0o077);
 /// One part in this many of the files that may be open is left to what requests need: connections to
 /// workloads, files of the store, programs to start.
 const RESERVE_PART: u64 = 8;
+
+/// For how many open files there is room from the start: some thousands of sandboxes take as many.
+/// Room for one takes eight bytes.
+const FILES_READY: u64 = 32_768;
 
 /// Returns whether few more files may be opened, as told by the number of the newest: the kernel
 /// gives out the lowest that is free.
@@ -43,10 +48,39 @@ pub(crate) fn prepare() {
     if let Err(error) = setrlimit(Resource::Core, none) {
         tracing::debug!(%error, "core files could not be turned off");
     }
-    let files = getrlimit(Resource::Nofile);
-    if let Err(error) =
-        setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum })
-    {
+    if let Err(error) = raise_file_limit() {
         tracing::debug!(%error, "the limit of open files could not be raised");
+    }
+}
+
+/// Makes room for open files. Call it before the first thread is started: whenever the kernel enlarges
+/// the table of open files of a process with threads, it waits for all processors first, up to a tenth
+/// of a second on a busy machine, and so does every thread that opens a file.
+pub(crate) fn make_room_for_files() {
+    // Without it, all goes on more slowly.
+    let _ = raise_file_limit();
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(FILES_READY);
+    let last = RawFd::try_from(limit.min(FILES_READY)).map_or(0, |files| files - 1);
+    if let Ok(file) = File::open("/dev/null") {
+        let _ = fcntl_dupfd_cloexec(file, last);
+    }
+}
+
+fn raise_file_limit() -> Result<(), Errno> {
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_files_stays() {
+        make_room_for_files();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let room = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(FILES_READY);
+        assert!(room.trim().parse::<u64>().unwrap() >= FILES_READY.min(most));
     }
 }
