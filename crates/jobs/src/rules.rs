@@ -105,7 +105,7 @@ pub(crate) fn after(
     if let (Outcome::NoImage(_), true) = (failure, elsewhere) {
         // Nothing was tried yet, so this counts neither as a failure nor as a loss.
         task.state = match phase {
-            Phase::Open => State::Waiting(AT_ONCE),
+            Phase::Open => State::Waiting(end.ended_at),
             _ => State::Cancelled,
         };
         return task;

@@ -245,7 +245,7 @@ fn a_missing_image_counts_only_where_no_machine_may_have_it() {
         let after = after(&one, &no_image, (Phase::Open, elsewhere), POLICY, 0);
         (after.failures, after.losses, after.state)
     };
-    assert_eq!(end(true), (0, 0, State::Waiting(AT_ONCE)));
+    assert_eq!(end(true), (0, 0, State::Waiting(at(5))));
     assert_eq!(end(false), (1, 0, State::Failed));
 }
 

@@ -50,7 +50,6 @@ pub(crate) fn stored(failure: &Outcome) -> tasks::Failure {
         // A task is interrupted only by those who take it off the machine, for reasons that are not
         // the task's own.
         Outcome::Interrupted => (LOST, None, Some("it was interrupted")),
-        // Stored only when no other machine can have it either.
         Outcome::NotStarted(why) | Outcome::NoImage(why) => (NOT_STARTED, None, Some(why.as_str())),
         Outcome::Lost(why) => (LOST, None, Some(why.as_str())),
     };
