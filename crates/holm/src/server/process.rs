@@ -37,8 +37,8 @@ pub(crate) fn keep_files_private() {
     umask(PRIVATE);
 }
 
-/// Keeps secrets in memory out of core files and debuggers, and raises the limit of open files as
-/// far as allowed. All of this helps but none of it is essential, so a refusal is only logged.
+/// Keeps secrets in memory out of core files and debuggers. All of this helps but none of it is
+/// essential, so a refusal is only logged.
 pub(crate) fn prepare() {
     keep_files_private();
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
@@ -48,27 +48,20 @@ pub(crate) fn prepare() {
     if let Err(error) = setrlimit(Resource::Core, none) {
         tracing::debug!(%error, "core files could not be turned off");
     }
-    if let Err(error) = raise_file_limit() {
-        tracing::debug!(%error, "the limit of open files could not be raised");
-    }
 }
 
-/// Makes room for open files. Call it before the first thread is started: whenever the kernel enlarges
+/// Raises the limit of open files as far as allowed, and makes room for them. Call it before the first thread is started: whenever the kernel enlarges
 /// the table of open files of a process with threads, it waits for all processors first, up to a tenth
 /// of a second on a busy machine, and so does every thread that opens a file.
 pub(crate) fn make_room_for_files() {
-    // Without it, all goes on more slowly.
-    let _ = raise_file_limit();
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(FILES_READY);
+    let most = getrlimit(Resource::Nofile).maximum;
+    // Neither is essential.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let limit = most.unwrap_or(FILES_READY);
     let last = RawFd::try_from(limit.min(FILES_READY)).map_or(0, |files| files - 1);
     if let Ok(file) = File::open("/dev/null") {
         let _ = fcntl_dupfd_cloexec(file, last);
     }
-}
-
-fn raise_file_limit() -> Result<(), Errno> {
-    let files = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum })
 }
 
 #[cfg(test)]
