@@ -149,8 +149,8 @@ fn begin(
     })
 }
 
-/// Runs the work, and serves requests about it until the machine kills this program, which lets
-/// signals to end pass.
+/// Runs the work, and serves requests about it until the machine kills this program. Nothing acts on
+/// requests to end: the work is ended by whoever started it.
 async fn serve_work(
     guest: &Arc<Guest>,
     work: &Arc<work::Work>,
