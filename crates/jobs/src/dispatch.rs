@@ -88,6 +88,8 @@ struct Dispatcher<C> {
     commits: watch::Receiver<i64>,
     /// Whether there may be something to claim.
     ready: bool,
+    /// The kinds of slots of which there were fewer than ready tasks or calls, when last claimed.
+    short_of: Vec<SlotKind>,
     look_at: Instant,
     quiet_until: Instant,
 }
@@ -133,6 +135,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             of_running: HashMap::new(),
             turn: 0,
             ready: true,
+            short_of: Vec::new(),
             look_at: now,
             quiet_until: now,
         }
@@ -204,8 +207,9 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             if !self.ends.is_empty() || renew_at <= now || (self.ready && free) {
                 return;
             }
-            let listens = free && self.quiet_until <= now;
-            let until = if free { renew_at.min(self.look_at) } else { renew_at };
+            let is_quiet = self.quiet_until > now;
+            let look_at = if is_quiet { self.quiet_until } else { self.look_at };
+            let until = if free { renew_at.min(look_at) } else { renew_at };
             tokio::select! {
                 Some(joined) = self.running.join_next_with_id() => {
                     self.note(joined);
@@ -215,10 +219,11 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
                     continue;
                 }
                 // Never fails: we hold the store too.
-                _ = self.commits.changed(), if listens => {}
+                _ = self.commits.changed(), if free && !is_quiet => {}
                 () = tokio::time::sleep_until(until) => {}
             }
-            if free {
+            // Whoever was quiet first sees whether anything was committed meanwhile.
+            if free && !is_quiet {
                 self.look().await;
             }
         }
@@ -256,13 +261,13 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         let Some(of) = self.of_running.remove(&task) else { return };
         match joined {
             Ok((_, Event::Ended(id, end))) => self.ended(id, end),
-            Ok((_, Event::Removed(id))) => drop(self.mine.remove(&id)),
+            Ok((_, Event::Removed(id))) => self.give_back(&id),
             Err(error) if error.is_cancelled() => {}
             Err(error) => {
                 tracing::error!(%error, attempt = %of, "running an attempt failed inside the server");
                 match self.mine.get(&of).map(|mine| &mine.stage) {
                     Some(Stage::Running(_)) => self.ended(of, self.lost("the server failed")),
-                    _ => drop(self.mine.remove(&of)),
+                    _ => self.give_back(&of),
                 }
             }
         }
@@ -296,7 +301,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     async fn work(&mut self, claims: bool) {
         let begun = Instant::now();
         let round = self.round(begun, claims);
-        let (renews, wanted) = (round.renews, !round.slots.is_empty());
+        let renews = round.renews;
+        let wanted = round.slots.iter().map(|(kind, _)| *kind).collect();
         let recorded: Vec<AttemptId> = self.ends.iter().map(|(id, _)| id.clone()).collect();
         let store = self.store.clone();
         let commit = async move { store.write(move |tx| round.run(tx)).await };
@@ -364,14 +370,25 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
                 mine.stage = Stage::Leaving;
                 self.remove(id);
             }
-            _ => drop(self.mine.remove(&id)),
+            _ => self.give_back(&id),
         }
     }
 
+    /// Frees the slot of an attempt, for whoever waits for it.
+    fn give_back(&mut self, id: &AttemptId) {
+        let rooms = self.rooms();
+        let Some(Mine { slot, .. }) = self.mine.remove(id) else { return };
+        // While there is no room of a kind, nobody looks for what waits for it.
+        let was_full = rooms.iter().all(|(kind, _)| *kind != slot);
+        self.ready |= was_full || self.short_of.contains(&slot);
+    }
+
     /// Starts the tasks that were claimed.
-    async fn follow(&mut self, done: Done, wanted: bool) {
+    async fn follow(&mut self, done: Done, wanted: Vec<SlotKind>) {
         self.turn = done.turn;
-        if wanted {
+        self.short_of.retain(|kind| !wanted.contains(kind));
+        self.short_of.extend(done.short_of);
+        if !wanted.is_empty() {
             self.ready = false;
             if done.claimed.is_empty() {
                 self.quiet_until = Instant::now() + QUIET;

@@ -45,6 +45,8 @@ pub(super) struct Ended {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub claimed: Vec<Task>,
+    /// The kinds of slots of which there were fewer than ready tasks or calls.
+    pub short_of: Vec<SlotKind>,
     /// The other machines, if the lease was renewed.
     pub others: Option<Vec<holders::Holder>>,
     pub turn: i64,
@@ -158,8 +160,12 @@ impl Round {
             SlotKind::Task => settings.workspace_tasks_max,
             SlotKind::Call => settings.workspace_calls_max,
         };
+        let ready: i64 = candidates.iter().map(|candidate| candidate.room).sum();
         let running = claims::running(tx, kind)?;
         let shares = share(slots.clone(), candidates, &running, workspace_max.into());
+        if shares.values().sum::<i64>() < ready {
+            done.short_of.push(kind);
+        }
         for (id, count) in shares {
             // Another machine may be working on it; then it is looked at again shortly.
             let Some(mut execution) = executions::lock_if_free(tx, &id)? else { continue };

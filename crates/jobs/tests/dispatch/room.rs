@@ -16,6 +16,7 @@ crate::on_both!(
     a_workspace_has_a_number_of_open_executions,
     tasks_share_the_memory_of_a_machine,
     long_tasks_of_one_workspace_leave_a_slot_to_another,
+    tasks_that_end_make_room_for_the_next_of_their_workspace,
     what_must_not_wait_has_room_only_within_its_share,
     what_a_workspace_asks_for_in_a_day_is_limited,
     what_was_asked_for_in_vain_does_not_count,
@@ -185,6 +186,18 @@ async fn long_tasks_of_one_workspace_leave_a_slot_to_another(stage: Stage) {
     assert_eq!(stage.execution(&greedy).await.next, 3, "80 percent of four slots");
     machine.open();
     assert_eq!(stage.end(&greedy).await.phase, Phase::Succeeded);
+}
+
+async fn tasks_that_end_make_room_for_the_next_of_their_workspace(stage: Stage) {
+    // The machine does not look by itself in the time of this test.
+    let hour = Duration::from_secs(3600);
+    let own = Settings { workspace_share_percent: 80, poll: hour, ..settings() };
+    let own = Settings { lease: 4 * hour, heartbeat: hour, ..own };
+    let machine = Machine::ready("here");
+    let _program = Program::start(&stage, &machine, own);
+    let many = stage.start(new("many", 40)).await;
+    assert_eq!(stage.end(&many).await.phase, Phase::Succeeded);
+    assert!(machine.at_once.lock().1 <= 3, "80 percent of four slots");
 }
 
 async fn what_must_not_wait_has_room_only_within_its_share(stage: Stage) {
