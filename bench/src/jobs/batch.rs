@@ -1,9 +1,9 @@
 //! A job on a Holm, as its users start and follow it.
 
-use crate::cloud::{Client, wait_for};
+use crate::cloud::Client;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use types::Timestamp;
 
 const MEMORY_MB: u32 = 128;
@@ -11,6 +11,8 @@ const MEMORY_MB: u32 = 128;
 const PARALLEL: u32 = 100;
 /// Far more than ten thousand tasks take.
 const TIMEOUT: Duration = Duration::from_secs(600);
+/// Seldom enough that answering does not take the processor from the tasks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) struct Job {
     path: String,
@@ -70,14 +72,15 @@ impl Job {
     }
 
     async fn ended(&self, client: &mut Client, id: &str) -> anyhow::Result<Value> {
-        let mut last = Value::Null;
-        let path = format!("{}/{id}", self.path);
-        wait_for(TIMEOUT, "the execution goes on", async || {
-            last = client.ask("GET", &path, &Value::Null).await?;
-            Ok(["succeeded", "failed", "cancelled"].iter().any(|over| last["status"] == *over))
-        })
-        .await?;
-        Ok(last)
+        let (path, deadline) = (format!("{}/{id}", self.path), Instant::now() + TIMEOUT);
+        loop {
+            let seen = client.ask("GET", &path, &Value::Null).await?;
+            if ["succeeded", "failed", "cancelled"].iter().any(|over| seen["status"] == *over) {
+                return Ok(seen);
+            }
+            ensure!(Instant::now() < deadline, "the execution goes on: {}", seen["stats"]);
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }
 
