@@ -68,6 +68,12 @@ fn waiting() -> Vec<rustix::process::Pid> {
         .collect()
 }
 
+/// Returns true also for a process that nobody has waited for yet.
+fn has_ended(process: rustix::process::Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()));
+    status.map_or(true, |status| status.contains("State:\tZ"))
+}
+
 #[test]
 fn instances_start_although_the_processes_that_waited_for_them_were_killed() {
     let machine = Machine::new();
@@ -76,10 +82,13 @@ fn instances_start_although_the_processes_that_waited_for_them_were_killed() {
     }
     let node = machine.open();
     crate::machine::await_that("waiting processes", || waiting().len() >= 4);
-    for process in waiting() {
+    let killed = waiting();
+    for process in &killed {
         // A helper may have ended since it was listed.
-        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        let _ = rustix::process::kill_process(*process, rustix::process::Signal::KILL);
     }
+    // The kernel only marks them at first, and until then they seem alive.
+    crate::machine::await_that("their end", || killed.iter().all(|process| has_ended(*process)));
     for _ in 0..6 {
         assert_eq!(machine.outcome(&node, "exit 5").0, Exit::Code(5));
     }
