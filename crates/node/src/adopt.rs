@@ -22,7 +22,9 @@ use types::instance::{Exit, Happened, InstanceName};
 pub(crate) fn find(stores: &Arc<Stores>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
     let mut found = Vec::new();
     let mut known = HashSet::new();
-    for origin in adopt_all(stores, groups, boot)? {
+    let origins = adopt_all(stores, groups, boot)?;
+    stores.journal.record_all(origins.iter().filter_map(seen_again));
+    for origin in origins {
         known.insert((origin.owner.clone(), origin.id.clone()));
         found.push(Instance::new(origin, Arc::clone(stores)));
     }
@@ -88,8 +90,6 @@ fn of_this_boot(
             if record.is_held {
                 stores.records.put_held(id, false)?;
             }
-            let happened = if frozen { Happened::Paused } else { Happened::Resumed };
-            stores.journal.record(since, id, happened);
             if frozen { State::Paused { since } } else { State::Running { since } }
         }
         (None, Some(End { at, exit })) => State::Exited { at, exit },
@@ -99,6 +99,17 @@ fn of_this_boot(
     };
     let membership = record.owner.as_ref().map(|owner| groups.join(owner)).transpose()?;
     Ok(Some(origin(stores, id, record, Adopted { body, state, membership })))
+}
+
+/// Returns the fact that an instance which lives on is paused or runs. The earlier node may have
+/// paused or resumed it without being able to record it.
+fn seen_again(origin: &Origin) -> Option<(Timestamp, InstanceName, Happened)> {
+    let (since, happened) = match origin.state {
+        State::Paused { since } => (since, Happened::Paused),
+        State::Running { since } => (since, Happened::Resumed),
+        State::Stopping { .. } | State::Exited { .. } => return None,
+    };
+    Some((since, origin.id.clone(), happened))
 }
 
 /// What was found of an instance.

@@ -46,6 +46,8 @@ struct Lines {
     is_torn: bool,
 }
 
+/// How many facts are written at once, if there are that many: an adopting node has thousands.
+const LINES_AT_ONCE: usize = 256;
 /// The file is rewritten when it has more forgotten lines than this, and more of them than others.
 const STALE_AT_MOST: usize = 10_000;
 
@@ -72,24 +74,29 @@ impl Journal {
     /// Records a fact. If it cannot be written, it is kept in memory and written later: what
     /// happened is not undone because a disk is full.
     pub(crate) fn record(&self, at: Timestamp, instance: &InstanceName, happened: Happened) {
+        self.record_all([(at, instance.clone(), happened)]);
+    }
+
+    /// Records facts in this order, as [`Journal::record`] does.
+    pub(crate) fn record_all(
+        &self,
+        all: impl IntoIterator<Item = (Timestamp, InstanceName, Happened)>,
+    ) {
         let mut kept = self.state.lock();
-        let (number, chance) = (kept.next, self.world.random_text(8));
-        let uptime_ms = self.world.uptime_ms() - self.world.now().since(at).max(0);
-        let fact = Fact {
-            id: format!("{number:x}-{chance}"),
-            number,
-            at,
-            stamp: self.boot.map(|boot| Stamp { boot, uptime_ms }),
-            instance: instance.clone(),
-            happened,
-        };
-        kept.next += 1;
-        kept.facts.push_back(fact);
-        kept.unwritten += 1;
+        let unwritten_before = kept.unwritten;
+        for (at, instance, happened) in all {
+            let (number, chance) = (kept.next, self.world.random_text(8));
+            let uptime_ms = self.world.uptime_ms() - self.world.now().since(at).max(0);
+            let id = format!("{number:x}-{chance}");
+            let stamp = self.boot.map(|boot| Stamp { boot, uptime_ms });
+            kept.facts.push_back(Fact { id, number, at, stamp, instance, happened });
+            kept.next += 1;
+            kept.unwritten += 1;
+        }
         let written = kept.write();
         // Said once, and not for each fact that follows.
         if let Err(error) = written
-            && kept.unwritten == 1
+            && unwritten_before == 0
         {
             tracing::error!(%error, path = %self.path.display(), "facts cannot be written; they are kept in memory, and lost if the server is killed now");
         }
@@ -129,13 +136,18 @@ impl Journal {
 }
 
 impl Kept {
-    /// Writes the facts that are not in the file yet, oldest first, up to the first that fails.
+    /// Writes the facts that are not in the file yet, oldest first, up to the first that fail.
     fn write(&mut self) -> io::Result<()> {
-        while let Some(fact) = self.facts.get(self.facts.len() - self.unwritten) {
-            let mut line = serde_json::to_vec(fact)?;
-            line.push(b'\n');
-            self.lines.append(&line)?;
-            self.unwritten -= 1;
+        while self.unwritten > 0 {
+            let first = self.facts.len() - self.unwritten;
+            let count = self.unwritten.min(LINES_AT_ONCE);
+            let mut lines = Vec::new();
+            for fact in self.facts.range(first..first + count) {
+                serde_json::to_writer(&mut lines, fact)?;
+                lines.push(b'\n');
+            }
+            self.lines.append(&lines)?;
+            self.unwritten -= count;
         }
         Ok(())
     }
@@ -149,16 +161,16 @@ impl Kept {
 }
 
 impl Lines {
-    /// Appends a line. If that fails, for example because the disk is full, what was written of it
-    /// is gone before the next one comes.
-    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+    /// Appends whole lines. If that fails, for example because the disk is full, what was written of
+    /// them is gone before the next ones come.
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.is_torn {
             self.file.set_len(self.bytes)?;
             self.is_torn = false;
         }
-        let written = self.file.write_all(line);
+        let written = self.file.write_all(lines);
         match written {
-            Ok(()) => self.bytes += line.len() as u64,
+            Ok(()) => self.bytes += lines.len() as u64,
             Err(_) => self.is_torn = self.file.set_len(self.bytes).is_err(),
         }
         written
