@@ -195,9 +195,8 @@ fn noun(value: &Value) -> &'static str {
 /// Returns the keys of a TOML text with their values and line numbers. A list is one value, even if
 /// it holds tables, and so is an empty section.
 fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error> {
-    let line_of = |offset: usize| {
-        text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
-    };
+    let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line_of = |offset: usize| line_ends.partition_point(|end| *end < offset) + 1;
     let not_toml = |error: &toml::de::Error| Error::NotToml {
         place: format!("{name}:{}", error.span().map_or(1, |span| line_of(span.start))),
         message: error.message().to_owned(),
