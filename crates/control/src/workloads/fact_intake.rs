@@ -5,7 +5,7 @@
 //! delivers it again. Writing it twice changes nothing.
 
 use super::reconcile::outcome;
-use super::rows;
+use super::{published, rows};
 use crate::billing;
 use crate::control::Control;
 use crate::error::Error;
@@ -31,7 +31,13 @@ const PROOF_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(control: Control) {
     let Some(machine) = control.machine().cloned() else { return };
-    tokio::join!(prove(&control, &*machine), write_all(&control, &*machine));
+    let write = async {
+        // A server that starts needs the processors for that first: it may have found thousands of
+        // instances, and the machine keeps what it says of them.
+        published::ready(&control).await;
+        write_all(&control, &*machine).await;
+    };
+    tokio::join!(prove(&control, &*machine), write);
 }
 
 async fn write_all(control: &Control, machine: &dyn Machine) {
