@@ -136,7 +136,7 @@ fn begin_all<K: Triggered>(
     }
     let mut refused = Vec::new();
     for due in all {
-        if let Some(reason) = refusal(tx.attempt(|tx| begin(context, tx, held, &due)))? {
+        if let Some(reason) = refusal(tx.attempt(|tx| begin(context, tx, held, &due))?)? {
             refused.push(Refused { due, reason });
         }
     }

@@ -112,15 +112,12 @@ impl Servers {
     ) -> Self {
         let clock = Arc::new(AtomicI64::new(time(now)));
         let mut apps = Vec::new();
-        for number in 0..count {
-            let (now, random) =
-                (Arc::clone(&clock), Arc::new(AtomicI64::new(number as i64 * 1_000_000_007)));
-            let fill = move |bytes: &mut [u8]| {
-                bytes.iter_mut().for_each(|byte| {
-                    *byte = (random.fetch_add(0x9E37_79B9, Ordering::SeqCst) >> 13) as u8
-                });
-            };
-            let world = World::new(move || Timestamp::from_ms(now.load(Ordering::SeqCst)), fill);
+        for _ in 0..count {
+            let now = Arc::clone(&clock);
+            let world = World::new(
+                move || Timestamp::from_ms(now.load(Ordering::SeqCst)),
+                |bytes| getrandom::fill(bytes).unwrap(),
+            );
             let place = store::Settings::new(target.clone(), folder.path().join("keys"));
             let store = Store::open(place, world.clone()).await.unwrap();
             first_start(&store, &world, Wishes::default()).await.unwrap();

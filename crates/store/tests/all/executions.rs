@@ -15,6 +15,7 @@ use types::{Timestamp, World};
 on_both!(
     an_execution_reads_back_as_it_was_stored,
     a_name_is_taken_once_in_a_job,
+    a_transaction_ends_with_the_part_whose_statement_failed,
     pages_follow_each_other,
     a_text_filter_finds_names,
     tasks_are_claimed_and_recorded_once,
@@ -105,6 +106,21 @@ async fn a_name_is_taken_once_in_a_job(place: Place) {
         "{refused:?}"
     );
     made(&store, &other).await;
+}
+
+async fn a_transaction_ends_with_the_part_whose_statement_failed(place: Place) {
+    let (store, world) = (place.open().await, place.world());
+    made(&store, &execution(&world, "one", 1)).await;
+    let again = execution(&world, "one", 1);
+    let work = move |tx: &mut Tx<'_>| {
+        let refused = tx.attempt(|tx| {
+            let inserted = executions::insert(tx, &again, &order());
+            inserted.map_err(|_| Error::Busy { limit: 0 })
+        })?;
+        unreachable!("went on after {refused:?}")
+    };
+    let ended: Result<(), Error> = store.write(work).await;
+    assert!(matches!(ended, Err(Error::Busy { .. })), "{ended:?}");
 }
 
 fn query<'a>(workspace: &'a WorkspaceId, order: ListOrder) -> Query<'a> {

@@ -125,9 +125,9 @@ async fn an_undone_part_of_a_write_leaves_no_change(place: Place) {
         let refused = tx.attempt(|tx| {
             part(tx, "b")?;
             Err::<(), _>(Error::Busy { limit: 0 })
-        });
+        })?;
         assert!(matches!(refused, Err(Error::Busy { .. })));
-        tx.attempt(|tx| part(tx, "c"))?;
+        tx.attempt(|tx| part(tx, "c"))??;
         part(tx, "d")
     };
     store.write(work).await.unwrap();

@@ -5,12 +5,13 @@ use crate::Error;
 use std::mem;
 
 impl Tx<'_> {
-    /// Runs `work`. An error of `work` undoes what it did, and leaves the rest of the transaction as
-    /// it was, unless it was the database that failed.
+    /// Runs `work`, and returns its result. If that is an error, what it did is undone, and the rest
+    /// of the transaction is as it was. Fails with the error of `work` if it was the database that
+    /// failed, whatever `work` made of that: the transaction cannot go on.
     pub fn attempt<T, E: From<Error>>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, E>,
-    ) -> Result<T, E> {
+    ) -> Result<Result<T, E>, E> {
         self.command("SAVEPOINT attempt")?;
         let next_revision = self.next_revision;
         let fresh = Recorded { newest: self.recorded.newest, ..Recorded::default() };
@@ -27,13 +28,14 @@ impl Tx<'_> {
             self.references = None;
         }
         self.recorded = before;
-        if !self.broken {
-            if result.is_err() {
-                self.command("ROLLBACK TO SAVEPOINT attempt")?;
-            }
-            self.command("RELEASE SAVEPOINT attempt")?;
+        if self.broken {
+            return result.map(Ok);
         }
-        result
+        if result.is_err() {
+            self.command("ROLLBACK TO SAVEPOINT attempt")?;
+        }
+        self.command("RELEASE SAVEPOINT attempt")?;
+        Ok(result)
     }
 
     fn command(&mut self, sql: &str) -> Result<(), Error> {
