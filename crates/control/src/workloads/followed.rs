@@ -42,9 +42,9 @@ pub(super) trait Followed: Managed {
     const ROUTED: bool;
     /// Whether something may still run for a row that is gone.
     const RUNS: bool = false;
-    /// Whether requests may wait for its reconciliation. Then it takes no slot, of which a
-    /// workspace has only its share.
-    const AWAITED: bool = false;
+    /// How its rows are reconciled in the background if requests may wait for that: without a slot,
+    /// of which a workspace has only its share.
+    const WITHOUT_SLOT: Option<fn(&Control, ResourceId)> = None;
 
     fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error>;
 
@@ -70,7 +70,7 @@ pub(super) trait Rows: Send + Sync {
     fn kind(&self) -> KindName;
     fn is_routed(&self) -> bool;
     fn runs(&self) -> bool;
-    fn is_awaited(&self) -> bool;
+    fn without_slot(&self) -> Option<fn(&Control, ResourceId)>;
     fn look(&self, reader: &mut Reader<'_>, tx: &mut Tx<'_>, row: Stored) -> Result<Look, Error>;
     fn reconcile<'a>(
         &self,
@@ -99,8 +99,8 @@ impl<K: Followed> Rows for Of<K> {
         K::RUNS
     }
 
-    fn is_awaited(&self) -> bool {
-        K::AWAITED
+    fn without_slot(&self) -> Option<fn(&Control, ResourceId)> {
+        K::WITHOUT_SLOT
     }
 
     fn look(&self, reader: &mut Reader<'_>, tx: &mut Tx<'_>, row: Stored) -> Result<Look, Error> {

@@ -1,6 +1,5 @@
 //! Reconciliation in the background.
 
-use super::deployments;
 use super::followed::{self, Rows};
 use crate::control::Control;
 use crate::error::Error;
@@ -29,8 +28,8 @@ pub(super) fn reconcile_in(
     id: ResourceId,
 ) {
     let Some(followed) = followed::find(kind) else { return };
-    if followed.is_awaited() {
-        return deployments::soon::look(control, kind, id);
+    if let Some(reconcile) = followed.without_slot() {
+        return reconcile(control, id);
     }
     if !control.workloads.pending.ask(&id) {
         return;

@@ -21,7 +21,7 @@ mod plan;
 mod reconcile;
 mod replica;
 mod route;
-pub(super) mod soon;
+mod soon;
 
 use super::followed::{Followed, Look, Reader};
 use super::{cron, published};
@@ -48,12 +48,16 @@ fn look<K: Deployable>(
     Ok(Look { route, due: None, differs: reader.control.machine().is_some() })
 }
 
+fn look_soon<K: Deployable>(control: &Control, id: ResourceId) {
+    soon::look(control, K::NAME, id);
+}
+
 macro_rules! followed {
     ($kind:ty $(, $triggered:ident)?) => {
         impl Followed for $kind {
             const ROUTED: bool = true;
             const RUNS: bool = true;
-            const AWAITED: bool = true;
+            const WITHOUT_SLOT: Option<fn(&Control, ResourceId)> = Some(look_soon::<Self>);
 
             fn look(
                 reader: &mut Reader<'_>,

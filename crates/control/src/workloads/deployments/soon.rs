@@ -11,7 +11,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Has a deployment looked at, unless somebody is about to do so. Nothing slow may keep a look
 /// waiting, because a request may be waiting for it.
-pub(crate) fn look(control: &Control, kind: KindName, id: ResourceId) {
+pub(super) fn look(control: &Control, kind: KindName, id: ResourceId) {
     let Some(followed) = followed::find(kind) else { return };
     if !control.workloads.deployments.queue(&id) {
         return;
