@@ -36,7 +36,7 @@ fn fault(error: &SnapshotError) -> SnapshotFault {
 }
 
 fn wanted(new: &NewSnapshot, image: Option<Digest>) -> Result<node::NewSnapshot, SnapshotFault> {
-    let broken = |error: node::SpecError| SnapshotFault::Broken(chain(&error));
+    let broken = |error: node::NameError| SnapshotFault::Broken(chain(&error));
     Ok(node::NewSnapshot {
         name: name(&new.id).map_err(broken)?,
         owner: Owner::new(new.workspace.as_str()).map_err(broken)?,
@@ -46,7 +46,7 @@ fn wanted(new: &NewSnapshot, image: Option<Digest>) -> Result<node::NewSnapshot,
 }
 
 /// Returns the node's name for a snapshot.
-fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
+fn name(id: &ResourceId) -> Result<SnapshotName, node::NameError> {
     SnapshotName::new(id.as_str())
 }
 

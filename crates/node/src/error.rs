@@ -1,8 +1,8 @@
 //! Errors for callers: one type per boundary, one variant per decision that a caller may take.
 
 use crate::launch::LaunchError;
+use crate::names::SnapshotName;
 use crate::settings::Subnet;
-use crate::snapshots::SnapshotName;
 use crate::spec::SpecError;
 use crate::state::Refused;
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 use crate::body::Body;
 use crate::cgroup::{Membership, Usage};
 use crate::error::{Doing, Error};
-use crate::owner::Owner;
+use crate::names::Owner;
 use crate::records::End;
 use crate::settings::{Firewall, Level};
 use crate::shared::Stores;

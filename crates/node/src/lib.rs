@@ -51,12 +51,12 @@ mod instance;
 mod launch;
 mod loops;
 mod mounts;
+mod names;
 mod net;
 mod network_pool;
 mod node;
 mod number;
 mod oci;
-mod owner;
 mod pool;
 mod probe;
 mod process;
@@ -87,8 +87,8 @@ pub use error::{
 pub use extras::{Extras, Mount, Mounted};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
+pub use names::{NameError, Owner, SnapshotName};
 pub use node::Node;
-pub use owner::Owner;
 pub use probe::{Finding, probe, probe_clones};
 pub use remote_store::{ReadStream, RemoteCopy, RemoteStore, WriteStream};
 pub use settings::{
@@ -96,7 +96,7 @@ pub use settings::{
     Subnet, TRANSPARENT_PORT,
 };
 pub use shares::Largest;
-pub use snapshots::{Here, NewSnapshot, Snapshot, SnapshotName, Snapshots, Taken};
+pub use snapshots::{Here, NewSnapshot, Snapshot, Snapshots, Taken};
 pub use spec::{FirstProcess, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{

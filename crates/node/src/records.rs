@@ -7,10 +7,9 @@
 //! the name of the file matters, since it may have the content of an earlier instance.
 
 use crate::body_kind::BodyKind;
-use crate::owner::Owner;
+use crate::names::{Owner, SnapshotName};
 use crate::process::Identity;
 use crate::settings::Firewall;
-use crate::snapshots::SnapshotName;
 use files::FilePool;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! A store outside this machine for the files of snapshots, and for volumes that others begin with.
 
-use crate::owner::Owner;
+use crate::names::Owner;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 

@@ -8,7 +8,7 @@
 
 use crate::capacity::Capacity;
 use crate::error::CreateError;
-use crate::owner::Owner;
+use crate::names::Owner;
 use crate::spec::Spec;
 use admission::{Limits, Permit, Pool, Refused};
 

@@ -4,9 +4,8 @@ mod error;
 mod writable;
 
 use crate::extras::Extras;
-use crate::owner::Owner;
+use crate::names::{Owner, SnapshotName};
 use crate::settings::Firewall;
-use crate::snapshots::SnapshotName;
 pub use error::SpecError;
 use error::{LAYERS_MAX, SCRATCH_MAX};
 use rustix::fd::OwnedFd;

@@ -15,7 +15,7 @@ mod source;
 
 use crate::error::VolumeError;
 use crate::file_system::{Grown, Purpose};
-use crate::owner::Owner;
+use crate::names::Owner;
 use crate::pool::{self, Clones};
 use crate::sparse::BLOCK_BYTES;
 use crate::written::Written;

@@ -27,7 +27,7 @@ pub(crate) use version::{Version, version};
 
 use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
-use crate::owner::Owner;
+use crate::names::Owner;
 use crate::spec::Spec;
 use files::folders_in;
 use owners::Owners;

@@ -10,7 +10,7 @@ use super::files::on;
 use super::resources::Bounds;
 use super::version::Version;
 use super::{v1, v2};
-use crate::owner::Owner;
+use crate::names::Owner;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -3,7 +3,7 @@
 use super::Node;
 use crate::drives::{Drives, Mounting};
 use crate::error::{DriveError, VolumeError};
-use crate::owner::Owner;
+use crate::names::Owner;
 use crate::volumes::NewVolume;
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;

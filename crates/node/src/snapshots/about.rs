@@ -1,6 +1,6 @@
 //! What is stored about a snapshot beside its files.
 
-use super::SnapshotName;
+use crate::names::SnapshotName;
 use files::Readers;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;

@@ -1,12 +1,11 @@
 //! Finds the snapshots that earlier nodes made. What cannot be used is set aside: it stays on disk
 //! as it is, for somebody to look at, and the node goes on without it.
 
-use super::SnapshotName;
 use super::about::{About, Sort};
 use super::kept::{Kept, MIB, megabytes};
 use super::paths::{EMPTY, files};
 use super::place::{self, Place};
-use crate::owner::Owner;
+use crate::names::{Owner, SnapshotName};
 use admission::Pool;
 use std::collections::HashMap;
 use std::io;

@@ -1,11 +1,11 @@
 //! Keeps snapshots, and those below them, while something stands on them.
 
+use super::Snapshots;
 use super::about::{About, Sort};
 use super::image::{Image, Layer};
 use super::paths::LAYER;
-use super::{SnapshotName, Snapshots};
 use crate::error::SnapshotError;
-use crate::owner::Owner;
+use crate::names::{Owner, SnapshotName};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! What the node remembers of the snapshots that it has.
 
-use super::SnapshotName;
 use super::about::Sort;
 use super::place::Place;
-use crate::owner::Owner;
+use crate::names::{Owner, SnapshotName};
 use crate::volumes::Volumes;
 use admission::Permit;
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,7 @@
 //! Where the files of snapshots are below the node's folder and in its pool.
 
 use super::about::Sort;
-use crate::owner::Owner;
+use crate::names::Owner;
 use std::path::{Path, PathBuf};
 
 /// Prefixes of folders that are half made, or about to be removed. No name begins with a dot.

@@ -1,4 +1,4 @@
-//! What can be wrong with a spec, and with the names in one.
+//! What can be wrong with a spec.
 
 use super::writable::Writable;
 use crate::users::IDS_PER_INSTANCE;
@@ -9,14 +9,6 @@ pub(super) const SCRATCH_MAX: usize = 16;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    #[error(
-        "`{0}` cannot own an instance: 1 to 63 lower-case letters, digits, hyphens and underscores"
-    )]
-    Owner(String),
-    #[error(
-        "`{0}` cannot name a snapshot: 1 to 63 lower-case letters, digits, hyphens and underscores"
-    )]
-    Snapshot(String),
     #[error("{0} layers: there must be 1 to {LAYERS_MAX}")]
     Layers(usize),
     #[error("{0} MB of memory: there must be at least 16")]

@@ -8,7 +8,7 @@ mod relay;
 use crate::body::Process;
 use crate::capacity::divided;
 use crate::error::TunnelError;
-use crate::owner::Owner;
+use crate::names::Owner;
 use crate::settings::{EGRESS_MARK, Egress, Firewall, Limits, Settings};
 use crate::shared::Shared;
 use crate::sys;

@@ -8,7 +8,7 @@
 use super::image::Image;
 use super::{Place, Volumes};
 use crate::error::VolumeError;
-use crate::owner::Owner;
+use crate::names::Owner;
 use crate::remote_store::{RemoteStore, compress, decompress};
 use crate::sparse::{Carrier, broken, read_number, write_number};
 use parking_lot::{Condvar, Mutex};
