@@ -40,14 +40,15 @@ mod tcp;
 mod tests;
 mod tls_records;
 mod transparent;
+mod upstream_tls;
 
 pub use authority::AuthorityError;
 pub use client::Known;
 pub use dial::BadUpstream;
-pub use intercept::RootsError;
 pub use listen::OpenError;
 pub use service::Wake;
 pub use settings::{Limits, Ports, Settings, Upstream};
+pub use upstream_tls::RootsError;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use service::{Original, Service};

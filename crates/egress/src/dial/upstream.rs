@@ -1,8 +1,8 @@
 //! An organisation's proxy through which the internet is reached.
 
 use super::stream::HostStream;
-use crate::intercept::server_name;
 use crate::settings::{Limits, Upstream};
+use crate::upstream_tls::server_name;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::ServerName;
@@ -211,7 +211,7 @@ async fn read_head(stream: &mut HostStream) -> Result<String, ProxyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intercept::UpstreamTls;
+    use crate::upstream_tls::UpstreamTls;
     use rustls::RootCertStore;
 
     fn way(url: &str) -> Result<Way, BadUpstream> {

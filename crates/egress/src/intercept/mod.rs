@@ -22,7 +22,6 @@ mod tasks;
 mod tests;
 mod upgrade;
 mod upstream;
-mod upstream_tls;
 mod web_sockets;
 
 pub(crate) use body::Body;
@@ -30,8 +29,6 @@ pub(crate) use refusal::{bad_request, blocked, unreached};
 pub(crate) use shared::{Limits, Shared};
 pub(crate) use target::To;
 pub(crate) use tasks::Tasks;
-pub use upstream_tls::RootsError;
-pub(crate) use upstream_tls::{UpstreamTls, server_name};
 
 use crate::client::Client;
 use crate::events::Note;

@@ -1,10 +1,10 @@
 //! What the opened connections of a machine share, and their limits.
 
 use super::body_slots::BodySlots;
-use super::upstream_tls::UpstreamTls;
 use crate::authority::Authority;
 use crate::dial::Dial;
 use crate::events::Events;
+use crate::upstream_tls::UpstreamTls;
 use admission::{Linger, Pool};
 use std::sync::Arc;
 use std::time::Duration;

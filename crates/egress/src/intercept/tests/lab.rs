@@ -6,6 +6,7 @@ use crate::dial::{Dial, DialError, HostStream, Wait};
 use crate::events::Events;
 use crate::fixture;
 use crate::policy::Policy;
+use crate::upstream_tls::UpstreamTls;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;

@@ -10,7 +10,7 @@ use types::parts::hosts::Host;
 
 /// The TLS configurations for connections to hosts.
 pub(crate) struct UpstreamTls {
-    pub(super) either: Arc<ClientConfig>,
+    pub(crate) either: Arc<ClientConfig>,
     /// For what HTTP/2 cannot express, such as upgrades, and for an organisation's proxy.
     pub(crate) one: Arc<ClientConfig>,
 }
