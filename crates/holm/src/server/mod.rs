@@ -74,6 +74,7 @@ const TIDY_EVERY: Duration = Duration::from_secs(3600);
 pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Error> {
     let begun = Instant::now();
     process::prepare();
+    let _folder = setup::lock_folder(&config)?;
     let observation = Observation::start(&config).await?;
     config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let certificates = Certificates::open(&config.server)?;

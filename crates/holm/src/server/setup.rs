@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::server::process;
 use crate::world;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -13,11 +13,18 @@ use store::{Settings, Store, Target};
 
 const DATABASE_FILE: &str = "holm.db";
 const KEY_FILE: &str = "seal.keys";
+/// The store locks the same file where it keeps its database in the folder.
+const LOCK_FILE: &str = "holm.lock";
 
 impl Config {
     /// Returns the file of the keys that seal secrets.
     pub(crate) fn key_file(&self) -> PathBuf {
         self.store.key_file.clone().unwrap_or_else(|| self.data.folder.join(KEY_FILE))
+    }
+
+    /// Returns the file of the database, if it is in the data folder.
+    pub(crate) fn database_file(&self) -> Option<PathBuf> {
+        self.store.url.is_none().then(|| self.data.folder.join(DATABASE_FILE))
     }
 
     pub(crate) fn store_settings(&self) -> Settings {
@@ -43,6 +50,26 @@ pub(crate) fn make_folder(config: &Config) -> Result<(), Error> {
     let folder = &config.data.folder;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(Error::io(format!("make the data folder {}", folder.display())))
+}
+
+/// Keeps other servers out of the data folder until the returned file is closed. `None` where the
+/// store does that itself, which has its database in the folder.
+pub(crate) fn lock_folder(config: &Config) -> Result<Option<File>, Error> {
+    make_folder(config)?;
+    let folder = &config.data.folder;
+    if config.store.url.is_none() {
+        return Ok(None);
+    }
+    let act = || format!("lock the data folder {}", folder.display());
+    let lock = File::create(folder.join(LOCK_FILE)).map_err(Error::io(act()))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(TryLockError::Error(source)) => Err(Error::Io { act: act(), source }),
+        Err(TryLockError::WouldBlock) => {
+            let message = "another server uses it: stop that one, or give this one a folder of its own (--data)";
+            Err(Error::Start { act: act(), message: message.to_owned() })
+        }
+    }
 }
 
 /// Checks that the key file exists, for commands that work on existing data: a new key could not

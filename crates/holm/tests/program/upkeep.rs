@@ -149,6 +149,30 @@ fn two_servers_share_one_database() {
 }
 
 #[test]
+fn a_data_folder_has_one_server_whatever_the_database() {
+    let url = testing::postgres();
+    let first =
+        Server::start_with(tempfile::tempdir().unwrap(), &[("HOLM_STORE__URL", url.as_str())]);
+    let home = first.folder.path();
+    let told = fs::read_to_string(home.join("data/address")).unwrap();
+    let mut second = holm(home);
+    second.args(["up", "--data", "data", "--listen", "127.0.0.1:0", "--role", "api"]);
+    second.env("HOLM_STORE__URL", &url);
+    assert!(text(&second.output().unwrap(), 1).contains("another server uses it"));
+    assert_eq!(fs::read_to_string(home.join("data/address")).unwrap(), told);
+}
+
+#[test]
+fn the_doctor_misses_the_keys_of_a_database() {
+    let server = Server::start();
+    let key_file = server.folder.path().join("data/seal.keys");
+    fs::rename(&key_file, key_file.with_extension("aside")).unwrap();
+    let mut doctor = holm(server.folder.path());
+    doctor.args(["doctor"]).env("HOLM_DATA__FOLDER", "data");
+    assert!(text(&doctor.output().unwrap(), 10).contains("put the copy of the file back"));
+}
+
+#[test]
 fn a_backup_moves_from_sqlite_to_postgresql() {
     let (server, key) = with_objects();
     text(

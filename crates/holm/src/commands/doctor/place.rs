@@ -6,7 +6,7 @@ use crate::server::addresses::content_address;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::{DatabaseServer, Replication};
 use tokio::net::{TcpStream, UnixStream};
@@ -20,7 +20,7 @@ pub(super) async fn look(config: &Config) -> Vec<Finding> {
         data_folder(&config.data.folder),
         disk(&config.data.folder),
         super::machine::clones(&config.data.folder),
-        key_file(&config.key_file()),
+        key_file(&config.key_file(), config.database_file().filter(|file| file.exists())),
     ];
     let database = database(config).await;
     let reached = database.health == Health::Ok;
@@ -66,7 +66,7 @@ fn data_folder(folder: &Path) -> Finding {
     private(CHECK, folder, about.permissions().mode(), 0o700)
 }
 
-fn key_file(file: &Path) -> Finding {
+fn key_file(file: &Path, database: Option<PathBuf>) -> Finding {
     const CHECK: &str = "key file";
     match fs::metadata(file) {
         Ok(about) if about.is_file() => private(CHECK, file, about.mode(), 0o600),
@@ -75,7 +75,16 @@ fn key_file(file: &Path) -> Finding {
             format!("{} is not a file", file.display()),
             "set store.key_file to a file",
         ),
-        Err(_) => Finding::ok(CHECK, format!("{} will be made at the first start", file.display())),
+        Err(_) => match database {
+            None => {
+                Finding::ok(CHECK, format!("{} will be made at the first start", file.display()))
+            }
+            Some(database) => Finding::fail(
+                CHECK,
+                format!("{} is not there, but {} is", file.display(), database.display()),
+                "put the copy of the file back, without which nobody can open the secrets in the database",
+            ),
+        },
     }
 }
 
@@ -162,16 +171,11 @@ async fn standby(config: &Config) -> Option<Finding> {
     match looked {
         Ok(Ok(found)) => found.map(standby_finding),
         // Neither error shows the URL, which may contain a password.
-        Ok(Err(error)) => {
-            let cause = std::error::Error::source(&error)
-                .map(|cause| format!(": {cause}"))
-                .unwrap_or_default();
-            Some(Finding::fail(
-                STANDBY,
-                format!("the database gives no answer: {error}{cause}"),
-                "mend store.url",
-            ))
-        }
+        Ok(Err(error)) => Some(Finding::fail(
+            STANDBY,
+            format!("the database gives no answer: {}", types::chain(&error)),
+            "mend store.url",
+        )),
         Err(_) => {
             Some(Finding::fail(STANDBY, "the database gives no answer in time", "look at its log"))
         }
