@@ -119,7 +119,7 @@ pub trait Registry: Send + Sync + 'static {
     /// the disk is. Returns the manifests that are still there.
     fn prune(&self, place: Place, keep: Keep) -> Wait<'_, Result<Vec<String>, RegistryFault>>;
 
-    /// Lists all repositories that have content.
+    /// Lists all repositories that have content or uploads.
     fn places(&self) -> Wait<'_, Result<Vec<Place>, RegistryFault>>;
 
     /// Frees the disk space of what was removed, soon: many calls at once cause a single pass.
@@ -176,6 +176,8 @@ pub struct Keep {
     /// Manifests to remove now if nothing that stays needs them. Anything else that is not kept is
     /// removed once it is old.
     pub except: Vec<String>,
+    /// Whether the workspace is gone: then nothing else stays, however new it is, and no upload.
+    pub is_over: bool,
 }
 
 #[derive(Debug, thiserror::Error)]

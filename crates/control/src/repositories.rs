@@ -13,8 +13,9 @@ use crate::machine::{self, LaunchFault};
 use crate::registry::{Keep, ManifestContent, Place, Registry, RegistryFault, TakenManifest};
 use crate::workloads::rows;
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use store::identity::workspaces;
 use store::resources::Stored;
 use store::{Tx, image_rights, resources};
 use tokio_util::sync::CancellationToken;
@@ -58,6 +59,25 @@ async fn look_after(control: &Control, registry: &Arc<dyn Registry>) -> Result<(
         pruned.or_else(|error| set_aside(error, &repository))?;
     }
     registry.tidy().await.map_err(broken)
+}
+
+/// Removes the content of workspaces that are gone, which would keep room from others.
+pub(crate) async fn clear_deleted(control: &Control) -> Result<(), Error> {
+    let Some(registry) = control.machine().and_then(|machine| machine.registry()) else {
+        return Ok(());
+    };
+    let places = registry.places().await.map_err(broken)?;
+    let of: BTreeSet<WorkspaceId> = places.iter().map(|place| place.workspace.clone()).collect();
+    let left = control.store.read(move |tx| workspaces::missing(tx, &of)).await?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    for place in places.into_iter().filter(|place| left.contains(&place.workspace)) {
+        let repository = place.repository.clone();
+        let pruned = prune(control, &registry, place, Vec::new(), None).await;
+        pruned.or_else(|error| set_aside(error, &repository))?;
+    }
+    registry.free_soon().await.map_err(broken)
 }
 
 /// Goes on with other repositories after an error that is about this one alone.
@@ -156,7 +176,7 @@ async fn prune(
     deployed: Option<Deployed>,
 ) -> Result<(), Error> {
     let _turn = registry.turn(&place).await;
-    let (of, at) = (control.clone(), place.clone());
+    let (of, at, is_over) = (control.clone(), place.clone(), deployed.is_none());
     let needed = move |tx: &mut Tx<'_>| match (rows::context(&of, tx, &at.workspace)?, &deployed) {
         (Some((context, _)), Some(deployed)) => {
             image::needed(&context, tx, &at.repository, deployed.clone())
@@ -164,7 +184,7 @@ async fn prune(
         _ => Ok(Vec::new()),
     };
     let manifests = control.store.read(needed).await?;
-    let keep = Keep { manifests: manifests.clone(), except };
+    let keep = Keep { manifests: manifests.clone(), except, is_over };
     let mut there = registry.prune(place.clone(), keep).await.map_err(broken)?;
     there.extend(manifests);
     let forget = move |tx: &mut Tx<'_>| {

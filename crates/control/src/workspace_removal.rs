@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{Held, Managed};
 use crate::error::Error;
+use crate::repositories;
 use crate::workloads::rows;
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -48,6 +49,14 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "deleted workspaces could not be looked for; it is tried again"
+            );
+        }
+        if let Some(Err(error)) =
+            ending.run_until_cancelled(repositories::clear_deleted(&control)).await
+        {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "images of deleted workspaces could not be removed; it is tried again"
             );
         }
         let woken = tokio::time::timeout(EVERY, control.removals.notified());

@@ -232,11 +232,15 @@ impl Inner {
         let repository = self.repository(place);
         let all = |texts: &[String]| texts.iter().filter_map(|text| text.parse().ok()).collect();
         let age = i64::try_from(self.settings.untagged_keep.as_millis()).unwrap_or(i64::MAX);
-        let keep = images::Keep {
-            manifests: all(&keep.manifests),
-            since: self.world.now().ms().saturating_sub(age),
-            except: all(&keep.except),
+        let since = match keep.is_over {
+            true => i64::MAX,
+            false => self.world.now().ms().saturating_sub(age),
         };
+        if keep.is_over {
+            self.uploads.give_up_at(&self.images, place)?;
+        }
+        let keep =
+            images::Keep { manifests: all(&keep.manifests), since, except: all(&keep.except) };
         let gone = repository.prune(&keep).map_err(|error| broken(&error))?;
         self.room.leave(repository.name(), &gone);
         let there = repository.digests().map_err(|error| broken(&error))?;
@@ -427,7 +431,9 @@ impl Registry for LocalRegistry {
     fn places(&self) -> Wait<'_, Result<Vec<Place>, RegistryFault>> {
         Box::pin(self.on_disk(|inner| {
             let all = inner.images.repositories().map_err(|error| broken(&error))?;
-            Ok(all.iter().filter_map(|repository| Place::known(repository.name())).collect())
+            let mut names = inner.uploads.places();
+            names.extend(all.iter().map(|repository| repository.name().to_owned()));
+            Ok(names.iter().filter_map(|name| Place::known(name)).collect())
         }))
     }
 

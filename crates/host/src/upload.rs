@@ -7,7 +7,7 @@ use bytes::Bytes;
 use control::registry::{Place, RegistryFault};
 use images::{Error, Store, Upload};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -131,17 +131,35 @@ impl Uploads {
         self.all.lock().remove(id);
     }
 
+    /// Returns the repositories that have uploads, each once.
+    pub(crate) fn places(&self) -> BTreeSet<String> {
+        self.all.lock().values().map(|entry| entry.place.clone()).collect()
+    }
+
     /// Removes uploads that nobody has continued since `before`.
     pub(crate) fn give_up(&self, images: &Store, before: i64) -> Result<(), RegistryFault> {
-        let is_old = |entry: &Arc<Entry>| entry.touched_at.load(Ordering::Relaxed) < before;
-        let old: Vec<(String, Arc<Entry>)> = {
+        self.give_up_if(images, |entry| entry.touched_at.load(Ordering::Relaxed) < before)
+    }
+
+    /// Removes the uploads to a repository.
+    pub(crate) fn give_up_at(&self, images: &Store, place: &Place) -> Result<(), RegistryFault> {
+        let place = place.to_string();
+        self.give_up_if(images, |entry| entry.place == place)
+    }
+
+    fn give_up_if(
+        &self,
+        images: &Store,
+        is_over: impl Fn(&Entry) -> bool,
+    ) -> Result<(), RegistryFault> {
+        let over: Vec<(String, Arc<Entry>)> = {
             let all = self.all.lock();
             all.iter()
-                .filter(|(_, entry)| is_old(entry))
+                .filter(|(_, entry)| is_over(entry))
                 .map(|(id, it)| (id.clone(), it.clone()))
                 .collect()
         };
-        for (id, entry) in old {
+        for (id, entry) in over {
             // Somebody is writing to it, so it stays.
             let Ok(_state) = entry.state.try_lock() else { continue };
             images.forget_upload(&id).map_err(|error| broken(&error))?;

@@ -1,6 +1,6 @@
 //! What happens to tags over time: which stay, and what they cost.
 
-use super::{Town, settings};
+use super::{Town, header, settings};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -39,4 +39,26 @@ async fn what_is_stored_is_metered() {
     let answer = town.cloud.get(&metrics).await.ok().to_string();
     assert!(answer.contains("job_image_storage_gbs"), "{answer}");
     assert!(!answer.contains("sandbox_image_storage_gbs"), "{answer}");
+}
+
+/// Its content would take room from others for as long as an unfinished push may take.
+#[tokio::test]
+async fn the_images_of_a_deleted_workspace_go_with_it() {
+    let town = Town::start().await;
+    town.cloud.post("/v0/workspaces", json!({"name": "four"})).await.ok();
+    town.push("main/job/a", "v1", "kept").await;
+    town.push("four/job/a", "v1", "gone").await;
+    let begun = town.call("POST", "four/job/b/blobs/uploads/", b"").await;
+    let upload = header(&begun, "location").trim_start_matches("/v2/").to_owned();
+    town.cloud.delete("/v0/workspaces/four").await.ok();
+    let places = || async { town.registry().places().await.unwrap().len() };
+    let gone = async {
+        while places().await > 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("they go");
+    town.cloud.post("/v0/workspaces", json!({"name": "four"})).await.ok();
+    assert_eq!(town.call("GET", &upload, b"").await.status, 404);
+    assert_eq!(town.call("GET", "main/job/a/manifests/v1", b"").await.status, 200);
 }
