@@ -94,7 +94,7 @@ pub trait Machine: Send + Sync + 'static {
     /// that belonged to it. Does nothing if there is no such instance.
     fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Puts an instance to sleep, even if it is in use. One that was launched with
+    /// Puts an instance to sleep; fails while requests keep it awake. One that was launched with
     /// [`Launch::work`] alone wakes when it is attended again.
     fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 

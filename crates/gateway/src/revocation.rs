@@ -2,7 +2,7 @@
 //!
 //! Terminals, WebSockets, long answers and long polls outlive the check of their credentials. So
 //! the same request is decided on again, by the same function, whenever credentials or previews
-//! change, and at intervals too, because tokens expire without a change.
+//! change or a sandbox is turned off, and at intervals too, because tokens expire without a change.
 
 use crate::address::Address;
 use crate::context::Context;
@@ -11,6 +11,7 @@ use crate::hold::Right;
 use crate::models::{Shown, admit};
 use crate::peer::Peer;
 use crate::problem::Problem;
+use crate::sandbox::turned_off;
 use admission::{Due, Verdict};
 use http::Request;
 use http::request::Parts as Head;
@@ -93,7 +94,7 @@ async fn look(
 ) -> Verdict<Problem> {
     match decide(context, head, address, peer).await {
         Ok(Decision::Forward(to)) if to.workload.id == *workload && to.port == port => {
-            Verdict::Good
+            turned_off(&to.workload).map_or(Verdict::Good, Verdict::Refused)
         }
         Ok(_) => Verdict::Refused(Problem::NoWorkload),
         Err(Problem::Refused(why)) if why.may_pass() => Verdict::Unsure(why.into()),

@@ -4,6 +4,7 @@ use crate::address::Known;
 use crate::demands::Demands;
 use crate::headers;
 use crate::models::Served;
+use crate::sandbox::turned_off;
 use crate::traffic::Traffic;
 use crate::wait_queue::WaitQueues;
 use http::HeaderMap;
@@ -24,7 +25,8 @@ pub struct Routes {
     pub(crate) waiting: WaitQueues,
     /// Replicas that requests want.
     pub(crate) demands: Demands,
-    /// Notified when a preview, a domain or a model changes, or when anything is removed.
+    /// Notified when a preview, a domain or a model changes, when a sandbox is turned off, or when
+    /// anything is removed.
     access: watch::Sender<()>,
 }
 
@@ -81,7 +83,10 @@ pub(crate) enum Hosted {
 
 impl Routes {
     pub fn apply(&self, change: RouteChange) {
-        let changes_access = !matches!(&change, RouteChange::Workload(_));
+        let changes_access = match &change {
+            RouteChange::Workload(route) => self.turns_off(route),
+            _ => true,
+        };
         let waited_for = match &change {
             RouteChange::Workload(route) => Some(route.id.clone()),
             RouteChange::Gone(id) => Some(id.clone()),
@@ -114,6 +119,13 @@ impl Routes {
             }
             self.waiting.notify(id.as_str());
         }
+    }
+
+    /// Returns whether a route ends requests that the workload has had so far.
+    fn turns_off(&self, route: &WorkloadRoute) -> bool {
+        let had_some = |before: &WorkloadRoute| turned_off(before).is_none();
+        turned_off(route).is_some()
+            && self.workload_by_id(&route.id).is_some_and(|before| had_some(&before))
     }
 
     /// Notified of each change after which an address may lead elsewhere or nowhere.

@@ -13,6 +13,7 @@ use crate::wait_queue::Limit;
 use http::Method;
 use std::sync::Arc;
 use tokio::time::Instant;
+use types::KindName;
 use types::edge::{Serving, WorkloadRoute};
 use types::instance::GUEST_PORT;
 
@@ -90,15 +91,14 @@ impl Inner {
         route: &WorkloadRoute,
         gone: Option<&str>,
     ) -> Option<Result<String, Problem>> {
-        let unavailable = |why: &str| Problem::Unavailable { kind: route.kind, why: why.into() };
         match &route.serving {
             Serving::Starting => None,
-            Serving::Off { why } => Some(Err(unavailable(why))),
-            Serving::Sandbox(_) => Some(Err(unavailable(STANDS_FOR))),
+            Serving::Off { why } => Some(Err(unavailable(route, why))),
+            Serving::Sandbox(_) => Some(Err(unavailable(route, STANDS_FOR))),
             Serving::To(targets) => {
                 let replica = targets.first()?.replicas.first()?;
                 Some(if replica.machine != self.machine_name {
-                    Err(unavailable("runs on a machine that this server does not reach"))
+                    Err(unavailable(route, "runs on a machine that this server does not reach"))
                 } else if gone == Some(&replica.instance) {
                     Err(Problem::NotReady(EnterError::Gone))
                 } else {
@@ -107,6 +107,19 @@ impl Inner {
             }
         }
     }
+}
+
+/// Returns why requests to a sandbox that are in progress have to end, if they have to: it must
+/// sleep, or be archived. Those to a deployment may go on, because its replicas wait for them.
+pub(crate) fn turned_off(route: &WorkloadRoute) -> Option<Problem> {
+    match &route.serving {
+        Serving::Off { why } if route.kind == KindName::Sandbox => Some(unavailable(route, why)),
+        _ => None,
+    }
+}
+
+fn unavailable(route: &WorkloadRoute, why: &str) -> Problem {
+    Problem::Unavailable { kind: route.kind, why: why.into() }
 }
 
 /// Returns whether the request asks the guest to replace itself with a newer program.

@@ -18,6 +18,7 @@ mod nouns_egress;
 mod nouns_followed;
 mod nouns_hub;
 mod nouns_jobs;
+mod nouns_lives;
 mod nouns_logs;
 mod nouns_model_usage;
 mod nouns_network;

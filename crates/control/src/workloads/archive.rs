@@ -1,16 +1,15 @@
 //! Archiving a sandbox whose row asks for it, in the background.
 
-use super::{launch, rows};
+use super::rows;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
-use crate::machine::Machine;
 use crate::snapshots::{self, Order, keeper};
 use std::time::Duration;
 use store::Tx;
 use types::ids::ResourceId;
-use types::kinds::sandbox::{SandboxArchive, State};
+use types::kinds::sandbox::SandboxArchive;
 use types::kinds::snapshot::Kept;
 use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
@@ -20,23 +19,14 @@ pub(crate) const ARCHIVE: &str = "archive";
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Archives the files of a sandbox in the background. Nobody reaches the sandbox any more, and it
-/// is asleep meanwhile, so that nothing is written that the archive lacks.
-pub(super) async fn begin(
-    control: &Control,
-    machine: &dyn Machine,
-    id: &ResourceId,
-    state: &State,
-) {
-    if control.workloads.archiving.has(id) {
-        return;
-    }
-    let instance = launch::instance(id, state);
-    if machine.runs(&instance)
-        && let Err(fault) = machine.rest(&instance).await
-    {
-        tracing::warn!(%fault, %instance, "a sandbox could not be put to sleep for its archive");
-    }
+/// Checks whether the files of a sandbox are being archived already.
+pub(super) fn has_begun(control: &Control, id: &ResourceId) -> bool {
+    control.workloads.archiving.has(id)
+}
+
+/// Archives the files of a sandbox in the background. Nobody must reach the sandbox any more, and
+/// it must be asleep, so that nothing is written that the archive lacks.
+pub(super) fn begin(control: &Control, id: &ResourceId) {
     let (control, id) = (control.clone(), id.clone());
     let tasks = control.workloads.tasks.clone();
     tasks.spawn(async move {

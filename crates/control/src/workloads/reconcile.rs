@@ -15,6 +15,7 @@ use crate::{drives, tunnels, usage};
 use case::Case;
 use outcome::{change, claim, say_deployed, say_failed, watch_start};
 use std::sync::Arc;
+use std::time::Duration;
 use store::Tx;
 use types::KindName;
 use types::ids::ResourceId;
@@ -22,6 +23,10 @@ use types::instance::InstanceName;
 use types::kinds::Sandbox;
 use types::kinds::sandbox::State;
 use types::parts::Status;
+
+/// Pause before it is tried again to put a sandbox to sleep. Its requests end within about half of
+/// that; a caller that leaves an answer unread may take minutes.
+const REST_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// What a row asks of this machine.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,20 +96,16 @@ async fn act(
         }
         Wanted::Archive(number) => {
             retire_but(&**machine, id, Some(number)).await;
-            // From now on no request may wake it.
-            routes::publish(control, id).await?;
-            archive::begin(control, &**machine, id, &case.held.state).await;
+            if !archive::has_begun(control, id)
+                && sleeps(control, &**machine, id, &case.held.state).await?
+            {
+                archive::begin(control, id);
+            }
             Ok(())
         }
         Wanted::Rest(number) => {
             retire_but(&**machine, id, Some(number)).await;
-            let instance = launch::instance(id, &case.held.state);
-            if machine.runs(&instance)
-                && let Err(fault) = machine.rest(&instance).await
-            {
-                tracing::warn!(%fault, %instance, "a disabled sandbox could not be put to sleep");
-            }
-            Ok(())
+            sleeps(control, &**machine, id, &case.held.state).await.map(drop)
         }
         Wanted::Instance(number) => match away(&**machine, id, &case.held.state) {
             Some((keeper, snapshot)) => {
@@ -114,6 +115,41 @@ async fn act(
             None => ensure(control, machine, case, number).await,
         },
     }
+}
+
+/// Puts a sandbox to sleep, and returns whether it sleeps. As long as it still has requests, this is
+/// tried again.
+async fn sleeps(
+    control: &Control,
+    machine: &dyn Machine,
+    id: &ResourceId,
+    state: &State,
+) -> Result<bool, Error> {
+    // From now on no request may wake it, and those that it has end.
+    routes::publish(control, id).await?;
+    let instance = launch::instance(id, state);
+    if !machine.runs(&instance) {
+        return Ok(true);
+    }
+    let rested = machine.rest(&instance).await;
+    if let Err(fault) = &rested {
+        tracing::debug!(%fault, %instance, "a sandbox cannot be put to sleep yet");
+        look_again(control, id);
+    }
+    Ok(rested.is_ok())
+}
+
+/// Reconciles a sandbox again after a pause. Its row decides then, because it may be wanted again.
+fn look_again(control: &Control, id: &ResourceId) {
+    let (control, id) = (control.clone(), id.clone());
+    let tasks = control.workloads.tasks.clone();
+    tasks.spawn(async move {
+        {
+            let Some(_pausing) = control.workloads.resting.begin_alone(&id) else { return };
+            tokio::time::sleep(REST_AGAIN_AFTER).await;
+        }
+        soon::reconcile(&control, KindName::Sandbox, id);
+    });
 }
 
 /// Returns the snapshot that the next instance of a sandbox begins with, if its files must be

@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(super) told: Told,
     /// Snapshots that are being taken.
     pub(super) takes: Starting,
+    /// Sandboxes that are to sleep, and still have requests.
+    pub(super) resting: Starting,
     /// Sandboxes that are being archived.
     pub(super) archiving: Starting,
     /// Sandboxes whose files are being fetched.
@@ -74,6 +76,7 @@ impl Shared {
             deployments: Deployments::new(&settings.deployments),
             told: Told::default(),
             takes: Starting::default(),
+            resting: Starting::default(),
             archiving: Starting::default(),
             fetching: Starting::default(),
             live: LiveForks::default(),

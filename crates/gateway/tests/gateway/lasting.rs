@@ -1,7 +1,7 @@
 //! Long exchanges end when the right to them ends, and leave room for others.
 
 use crate::sockets::{echo, exchange, open};
-use crate::stage::{KEY, Reply, Stage, get, private, request, settings, token};
+use crate::stage::{KEY, Reply, Stage, deployment, get, private, request, settings, to, token};
 use admission::Limits;
 use futures_util::StreamExt;
 use gateway::Settings;
@@ -9,9 +9,9 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
-use types::Timestamp;
-use types::edge::{Opens, PreviewRoute, RouteChange};
+use types::edge::{Opens, PreviewRoute, RouteChange, Serving, WorkloadRoute};
 use types::ids::ResourceId;
+use types::{KindName, Timestamp};
 
 const AT: &str = "/acme/sandboxes/box/port/7/ws";
 const PREVIEW: &str = "p.preview.holm.test";
@@ -51,6 +51,54 @@ async fn a_revoked_key_keeps_no_socket_no_stream_and_no_long_poll() {
     assert_eq!(answer.status(), 401);
     // A caller who needs no key goes on.
     exchange(&mut public, "still here").await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_turned_off_keeps_no_socket_no_stream_and_no_long_poll() {
+    let stage = stage().await;
+    stage.preview(PreviewRoute { opens: Opens::ToAll, ..private(7) });
+    let public = open(&stage, PREVIEW, "/", None).await.unwrap();
+    let mut socket = open(&stage, "127.0.0.1", AT, Some(KEY)).await.unwrap();
+    exchange(&mut socket, "mine").await;
+    let stream = stage.begin(get("/acme/sandboxes/box/endless")).await;
+    let poll = tokio::spawn(stage.begin(get("/acme/sandboxes/box/gate")));
+    stage.route("acme", "box", off());
+    end_of(socket).await;
+    end_of(public).await;
+    tokio::time::timeout(PATIENCE, stream.into_body().collect()).await.unwrap().unwrap_err();
+    let answer = tokio::time::timeout(PATIENCE, poll).await.expect("it is answered").unwrap();
+    let error = Reply::read(answer).await.problem(404, "WORKLOAD_UNAVAILABLE");
+    assert_eq!(error["message"], "the sandbox is disabled");
+    // The last visit may be ending just now.
+    let standby = stage.gateway.standby();
+    let asleep = async { while standby.pause("box").await.is_err() {} };
+    tokio::time::timeout(PATIENCE, asleep).await.expect("nothing keeps it awake");
+}
+
+fn off() -> Serving {
+    Serving::Off { why: "is disabled".into() }
+}
+
+/// Its replicas end when they have answered what they were asked.
+#[tokio::test]
+async fn a_deployment_that_is_turned_off_answers_what_it_was_asked() {
+    let stage = stage().await;
+    let replica = stage.replica("bot-1").await;
+    let targets = vec![to("r1", 100, &["bot-1"])];
+    let route =
+        WorkloadRoute { serving: Serving::To(targets), ..deployment(KindName::Agent, "bot") };
+    stage.deploy(&route);
+    let poll = tokio::spawn(stage.begin(get("/acme/agents/bot/gate")));
+    while replica.busy.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let socket = open(&stage, "127.0.0.1", AT, Some(KEY)).await.unwrap();
+    stage.deploy(&WorkloadRoute { serving: off(), ..route });
+    // Everything is looked at together.
+    stage.route("acme", "box", off());
+    end_of(socket).await;
+    replica.gate.add_permits(1);
+    assert_eq!(poll.await.unwrap().status(), 200);
 }
 
 #[tokio::test]

@@ -55,6 +55,10 @@ pub struct Pretended {
     pub told: watch::Sender<Vec<(InstanceName, EgressRules)>>,
     /// Whether telling it rules fails.
     deaf: AtomicBool,
+    /// Whether requests keep all instances awake.
+    pub busy: watch::Sender<bool>,
+    /// Which instances were to sleep, and whether they do.
+    pub rested: watch::Sender<Vec<(String, bool)>>,
     /// Whether launches wait.
     held: watch::Sender<bool>,
     /// The workspace whose launches wait for what they begin with, and how many have asked for it.
@@ -84,6 +88,8 @@ impl Pretended {
             retired: watch::Sender::default(),
             told: watch::Sender::default(),
             deaf: AtomicBool::new(false),
+            busy: watch::Sender::new(false),
+            rested: watch::Sender::default(),
             held: watch::Sender::new(false),
             unready: watch::Sender::default(),
             asked: watch::Sender::default(),
@@ -377,8 +383,11 @@ impl Machine for Pretended {
         })
     }
 
-    fn rest<'a>(&'a self, _: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
-        Box::pin(async { Ok(()) })
+    fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+        let sleeps = !*self.busy.borrow();
+        self.rested.send_modify(|rested| rested.push((instance.to_string(), sleeps)));
+        let in_use = || MachineFault("the instance is in use".into());
+        Box::pin(async move { sleeps.then_some(()).ok_or_else(in_use) })
     }
 
     fn instances(&self) -> Vec<Seen> {
