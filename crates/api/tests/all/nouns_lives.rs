@@ -1,4 +1,4 @@
-//! The life of a sandbox: it is disabled and archived.
+//! The life of a sandbox: it is disabled, archived, and its time is over.
 
 use crate::common::machine::{IMAGE, Pretended};
 use crate::common::snapshots::PretendedSnapshots;
@@ -6,6 +6,7 @@ use crate::common::{Cloud, settings};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use types::KindName;
 use types::instance::Outcome;
 
 const AT: &str = "/v0/sandboxes/box";
@@ -60,4 +61,34 @@ async fn a_sandbox_is_archived_when_nothing_is_written_to_it_any_more() {
     assert_eq!(cloud.get(AT).await.ok()["status"], "ARCHIVING");
     machine.busy.send_replace(false);
     cloud.until(AT, |it| it["status"] == "ARCHIVED").await;
+}
+
+#[tokio::test]
+async fn a_sandbox_whose_time_was_over_does_not_come_back() {
+    for cloud in Cloud::on_both().await {
+        cloud.post("/v0/sandboxes", sandbox()).await.ok();
+        let ended =
+            json!({"type": "expiration", "status": "TERMINATED", "time": "2026-04-16T00:00:00Z"});
+        cloud.tell(KindName::Sandbox, "", "box", json!({"events": [ended]})).await;
+        let envs = json!([{"name": "A", "value": "1"}]);
+        let changes = [
+            ("/spec/runtime/memory", json!(1024)),
+            ("/spec/runtime/envs", envs),
+            ("/spec/enabled", json!(false)),
+        ];
+        for (at, value) in changes {
+            let mut wish = cloud.get(AT).await.ok();
+            wish["spec"]["runtime"]["envs"] = json!([]);
+            *wish.pointer_mut(at).unwrap() = value;
+            let why = cloud.put(AT, wish).await.refused(409);
+            assert!(why.contains("TERMINATED; its files are gone; create it again"), "{why}");
+        }
+        let mut wish = cloud.get(AT).await.ok();
+        wish["metadata"]["labels"] = json!({"a": "b"});
+        wish["spec"]["runtime"]["ttl"] = json!("1h");
+        let changed = cloud.put(AT, wish).await.ok();
+        assert_eq!(changed["status"], "TERMINATED");
+        assert_eq!(changed["metadata"]["labels"], json!({"a": "b"}));
+        assert_eq!(cloud.post("/v0/sandboxes", sandbox()).await.ok()["status"], "DEPLOYING");
+    }
 }

@@ -38,9 +38,7 @@ pub struct Asked {
 pub fn create<K: Buildable>(context: &Context, tx: &mut Tx<'_>, wish: K) -> Result<Asked, Error> {
     require_builder(context)?;
     let name = wish.name().to_owned();
-    let found = Held::<K>::find(context, tx, &[], &name)?;
-    if found.is_some_and(|held| held.row.status == Some(Status::Terminated)) {
-        // A terminated object is only a record; its name is free.
+    if is_gone::<K>(context, tx, &name)? {
         engine::remove::<K>(context, tx, &[], &name)?;
     }
     let id = ResourceId::new(context.world());
@@ -50,7 +48,7 @@ pub fn create<K: Buildable>(context: &Context, tx: &mut Tx<'_>, wish: K) -> Resu
     ask(context, tx, pending)
 }
 
-/// Makes a new wish for an object wait for its image.
+/// Makes a new wish for an object wait for its image. One that is terminated is created again.
 pub fn replace<K: Buildable>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -58,8 +56,17 @@ pub fn replace<K: Buildable>(
     wish: K,
 ) -> Result<Asked, Error> {
     require_builder(context)?;
+    if wish.name() == name && is_gone::<K>(context, tx, name)? {
+        return create(context, tx, wish);
+    }
     let pending = engine::pend(context, tx, name, wish)?;
     ask(context, tx, pending)
+}
+
+/// Checks whether only the record of a terminated object has this name, which is free.
+fn is_gone<K: Buildable>(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<bool, Error> {
+    let found = Held::<K>::find(context, tx, &[], name)?;
+    Ok(found.is_some_and(|held| held.row.status == Some(Status::Terminated)))
 }
 
 /// Requests the build of an image that nothing runs yet.

@@ -11,6 +11,7 @@ use crate::workloads::{images, launch};
 use store::Tx;
 use types::Kind;
 use types::kinds::Sandbox;
+use types::kinds::sandbox::State;
 use types::parts::{Lifecycle, Status};
 
 impl Managed for Sandbox {
@@ -37,6 +38,9 @@ impl Managed for Sandbox {
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        if let Some(old) = draft.old {
+            require_instance(draft.wish, old, draft.state)?;
+        }
         if let (Some(machine), Some(old)) = (context.control.machine(), draft.old)
             && old.image() != draft.wish.image()
         {
@@ -50,14 +54,6 @@ impl Managed for Sandbox {
             let resize = launch::resize(draft.id, draft.wish, old)?;
             machine.require_room(&context.member.workspace, &resize)?;
         }
-        if let Some(old) = draft.old
-            && draft.state.is_away()
-            && (draft.wish.restarts(old) || draft.wish.enabled() != old.enabled())
-        {
-            let status = draft.state.lifecycle.status().unwrap_or(Status::Archived).name();
-            let wants = "unarchive it before you change what it runs with";
-            return Err(Conflict::SandboxState { status, wants }.into());
-        }
         if draft.old.is_none() {
             egress::require_gateway(context, tx, draft.wish)?;
             Holder::sandbox(draft.wish).take(context, tx, None)?;
@@ -69,4 +65,19 @@ impl Managed for Sandbox {
         tunnels::release(tx, &held.row.id)?;
         Holder::sandbox(&held.wish).leave(context, tx)
     }
+}
+
+/// Refuses a change that concerns the instance of a sandbox, if it has none: what runs for it must
+/// not come back by the way.
+fn require_instance(wish: &Sandbox, old: &Sandbox, state: &State) -> Result<(), Conflict> {
+    let wants = match state.lifecycle.status() {
+        Some(Status::Terminated) => "its files are gone; create it again",
+        _ if state.is_away() => "unarchive it before you change what it runs with",
+        _ => return Ok(()),
+    };
+    if !wish.restarts(old) && wish.enabled() == old.enabled() {
+        return Ok(());
+    }
+    let status = state.lifecycle.status().unwrap_or(Status::Archived).name();
+    Err(Conflict::SandboxState { status, wants })
 }

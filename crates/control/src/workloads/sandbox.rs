@@ -110,6 +110,8 @@ fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
         }
     }
     let mut state = held.state.clone();
+    // A build that ends later must not start it.
+    state.lifecycle.end_build();
     let message = "its time was over, as its spec says";
     state.lifecycle.record("expiration", Status::Terminated, message, control.world.now());
     state.activity = None;

@@ -160,6 +160,11 @@ impl State {
         matches!(status, Some(Status::Archiving | Status::Archived | Status::Unarchiving))
     }
 
+    /// Returns true if its time was over: only its record is left.
+    pub fn has_ended(&self) -> bool {
+        self.lifecycle.status() == Some(Status::Terminated)
+    }
+
     /// Records that the rules have changed and that the instance has yet to be told.
     pub fn change_rules(&mut self, why: &str, now: Timestamp) {
         self.rules += 1;
@@ -311,7 +316,7 @@ impl Kind for Sandbox {
         let changed = anew || old.is_some_and(|(old, _)| old.enabled() != self.enabled());
         let mut state = old.map(|(_, state)| state.clone()).unwrap_or_default();
         let ruled = old.is_some_and(|(old, _)| old.spec.rules() != self.spec.rules());
-        if state.is_away() {
+        if state.is_away() || state.has_ended() {
             // Changes that need an instance are refused meanwhile.
             if ruled {
                 state.change_rules(&self.ruled(), now);

@@ -13,7 +13,8 @@ use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use types::instance::Outcome;
+use types::KindName;
+use types::instance::{Outcome, RunsFor};
 use uploads::slow_upload;
 
 struct Stage {
@@ -339,6 +340,42 @@ async fn a_sandbox_starts_from_its_own_image() {
     };
     stage.cloud.until("/v0/sandboxes/s", other).await;
     assert_eq!(stage.machine.launched.borrow().len(), 2);
+}
+
+/// As clients deploy: an upload of what is there, or else of something new.
+#[tokio::test]
+async fn an_upload_for_a_sandbox_whose_time_was_over_makes_a_new_one() {
+    let stage = stage().await;
+    let sandbox = json!({"metadata": {"name": "s"}, "spec": {"runtime": {"memory": 256}}});
+    stage.deploy("/v0/sandboxes/s", sandbox.clone(), "an app").await;
+    let first = stage.until("/v0/sandboxes/s", &["DEPLOYED"]).await;
+    let ended = json!({"type": "expiration", "status": "TERMINATED", "time": first["metadata"]["updatedAt"]});
+    stage.cloud.tell(KindName::Sandbox, "", "s", json!({"events": [ended]})).await;
+    stage.deploy("/v0/sandboxes/s", sandbox, "another app").await;
+    stage.until("/v0/sandboxes/s", &["DEPLOYED"]).await;
+    let launched = stage.machine.launched.borrow().clone();
+    let [one, two] = [0, 1].map(|launch| launched[launch].instance.runs_for());
+    let id = |runs_for: &Option<RunsFor>| match runs_for {
+        Some(RunsFor::Sandbox { id, .. }) => id.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_ne!(id(&one), id(&two));
+}
+
+/// A build goes on for longer than the sandbox that waits for it.
+#[tokio::test]
+async fn a_build_does_not_bring_back_a_sandbox_whose_time_was_over() {
+    let stage = stage().await;
+    let sandbox =
+        json!({"metadata": {"name": "s"}, "spec": {"runtime": {"memory": 256, "ttl": "1m"}}});
+    stage.deploy("/v0/sandboxes/s", sandbox, "waits").await;
+    stage.until("/v0/sandboxes/s", &["BUILDING"]).await;
+    stage.cloud.clock.advance_s(61);
+    stage.until("/v0/sandboxes/s", &["TERMINATED"]).await;
+    stage.builder.open();
+    stage.until_nothing_is_kept().await;
+    assert_eq!(stage.cloud.get("/v0/sandboxes/s").await.ok()["status"], "TERMINATED");
+    assert!(stage.machine.launched.borrow().is_empty());
 }
 
 #[tokio::test]
