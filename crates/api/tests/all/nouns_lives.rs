@@ -1,13 +1,15 @@
-//! The life of a sandbox: it is disabled, archived, and its time is over.
+//! The life of a sandbox: it is disabled, archived, its time is over, and the machine knows more
+//! launches than its row.
 
 use crate::common::machine::{IMAGE, Pretended};
 use crate::common::snapshots::PretendedSnapshots;
 use crate::common::{Cloud, settings};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 use types::KindName;
-use types::instance::Outcome;
+use types::instance::{Exit, Fact, Happened, InstanceName, Outcome, RunsFor};
 
 const AT: &str = "/v0/sandboxes/box";
 
@@ -91,4 +93,39 @@ async fn a_sandbox_whose_time_was_over_does_not_come_back() {
         assert_eq!(changed["metadata"]["labels"], json!({"a": "b"}));
         assert_eq!(cloud.post("/v0/sandboxes", sandbox()).await.ok()["status"], "DEPLOYING");
     }
+}
+
+/// As after a restore of an older backup on the same machine.
+#[tokio::test]
+async fn a_row_that_knows_fewer_launches_than_the_machine_gets_an_instance_of_its_own() {
+    for (cloud, machine) in on_both_machines().await {
+        cloud.post("/v0/sandboxes", sandbox()).await.ok();
+        let first = machine.until_launched(1).await.remove(0).instance;
+        let Some(RunsFor::Sandbox { id, .. }) = first.runs_for() else { panic!("{first}") };
+        let of = |launch: u32| InstanceName::of_sandbox(&id, launch);
+        machine.add(&of(2));
+        machine.lose(&of(1));
+        cloud.tell(KindName::Sandbox, "", "box", json!({})).await;
+        machine.until_retired(of(2).as_str()).await;
+        assert_eq!(machine.until_launched(2).await[1].instance, of(3));
+        machine.report(vec![killed(&cloud, of(2))]).await;
+        let found = cloud.until(AT, |it| it["status"] != "DEPLOYING").await;
+        assert_eq!(found["status"], "DEPLOYED", "{found}");
+    }
+}
+
+async fn on_both_machines() -> Vec<(Cloud, Arc<Pretended>)> {
+    let machines = RefCell::new(Vec::new());
+    // The machine for PostgreSQL is asked for first.
+    let clouds = Cloud::start_on_machines(|| {
+        let machine = Arc::new(willing());
+        machines.borrow_mut().push(machine.clone());
+        machine
+    });
+    clouds.await.into_iter().zip(machines.into_inner().into_iter().rev()).collect()
+}
+
+fn killed(cloud: &Cloud, instance: InstanceName) -> Fact {
+    let (at, happened) = (cloud.control.world.now(), Happened::Exited(Exit::Signal(9)));
+    Fact { id: "pretended-1".into(), number: 1, at, stamp: None, instance, happened }
 }

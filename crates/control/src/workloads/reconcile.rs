@@ -200,7 +200,7 @@ async fn ensure(
 ) -> Result<(), Error> {
     let machine = &**shared;
     let id = case.held.row.id.clone();
-    retire_but(machine, &id, Some(number)).await;
+    let used = retire_but(machine, &id, Some(number)).await;
     let deployed = case.held.row.status == Some(Status::Deployed);
     let running = launch::instance(&id, &case.held.state);
     if machine.runs(&running) {
@@ -216,7 +216,7 @@ async fn ensure(
         return Ok(());
     }
     let lost = deployed.then(|| lost(&case.held.wish));
-    let Some(held) = claim(control, machine.name(), &id, number, lost).await? else {
+    let Some(held) = claim(control, machine.name(), &id, (number, used), lost).await? else {
         return Ok(());
     };
     let (number, instance) = (held.state.launch, launch::instance(&id, &held.state));
@@ -302,13 +302,18 @@ async fn own(
     control.store.write(work).await
 }
 
-/// Removes all instances of a sandbox except a running one of launch `number`.
-async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) {
+/// Removes all instances of a sandbox except a running one of launch `number`. Returns the highest
+/// launch that there was on the machine, or 0.
+async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) -> u32 {
+    let mut used = 0;
     for Seen { instance, runs } in machine.instances_of(id) {
-        if instance.launch_of(id) != number || !runs {
+        let launch = instance.launch_of(id);
+        used = used.max(launch.unwrap_or_default());
+        if launch != number || !runs {
             retire(machine, &instance).await;
         }
     }
+    used
 }
 
 /// Removes the disk of a sandbox that is over.

@@ -20,12 +20,13 @@ const ENTRYPOINT: &str = "entrypoint";
 
 /// Claims a sandbox for this machine, unless another was faster or the wish has changed. A sandbox
 /// whose instance was lost gets a new launch number, so that facts of the old instance cannot be
-/// mistaken for the new one's.
+/// mistaken for the new one's. The number is above `used` too, the highest on the machine, because
+/// a row that was restored from a backup may know fewer launches than the machine.
 pub(super) async fn claim(
     control: &Control,
     machine: &str,
     id: &ResourceId,
-    number: u32,
+    (number, used): (u32, u32),
     lost: Option<&'static str>,
 ) -> Result<Option<Held<Sandbox>>, Error> {
     let (machine, of) = (machine.to_owned(), id.clone());
@@ -38,8 +39,10 @@ pub(super) async fn claim(
         if elsewhere || state.lifecycle.status() == Some(Status::Failed) {
             return false;
         }
+        if lost.is_some() || used > state.launch {
+            state.launch = used.max(state.launch) + 1;
+        }
         if let Some(why) = lost {
-            state.launch += 1;
             state.activity = None;
             state.lifecycle.record(DEPLOYMENT, Status::Deploying, why, now);
         }
