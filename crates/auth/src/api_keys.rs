@@ -9,6 +9,7 @@ pub use store::identity::api_keys::ApiKey;
 use types::ids::{ApiKeyId, ServiceAccountId};
 use types::models::KeyModels;
 use types::parts::duration;
+use types::{Scope, Verb};
 use zeroize::Zeroizing;
 
 /// Most keys of one person or service account.
@@ -27,7 +28,17 @@ pub struct NewKey {
 /// Creates a personal key. The second value is the key itself, which cannot be read again.
 pub fn create(tx: &mut Tx<'_>, who: &Identity, new: NewKey) -> Result<(ApiKey, String), Error> {
     let subject = Subject::User(who.person()?.clone());
+    may_create(who, &new)?;
     create_for(tx, subject, new, &who.name)
+}
+
+/// Refuses tokens that may do less than the new key. One for models alone does what the scope
+/// `models:get` allows.
+fn may_create(who: &Identity, new: &NewKey) -> Result<(), Denied> {
+    match new.models {
+        Some(_) => who.may(&[Scope::Models(Verb::Get)]),
+        None => who.unlimited(),
+    }
 }
 
 /// Creates a key of a service account, for admins of its workspace.
@@ -38,6 +49,7 @@ pub fn create_of_service_account(
     new: NewKey,
 ) -> Result<(ApiKey, String), Error> {
     let subject = owned(tx, member, id)?;
+    may_create(&member.who, &new)?;
     let signs = new.models.is_none();
     let (key, value) = create_for(tx, subject, new, &member.who.name)?;
     if signs {

@@ -15,6 +15,10 @@ pub enum Denied {
     Expired,
     #[error("the token lacks the scope `{needed}`")]
     Scope { needed: Scope },
+    #[error(
+        "this would make a credential with all scopes, which a token limited to some must not; use an API key or a token with the scope `admin`"
+    )]
+    LimitedToken,
     #[error("this needs the role `{}` in the workspace", needed.name())]
     Role { needed: Role },
     #[error(
@@ -58,6 +62,7 @@ impl Denied {
         match self {
             Self::Missing | Self::Unknown | Self::Expired => Blame::Credentials,
             Self::Scope { .. }
+            | Self::LimitedToken
             | Self::Role { .. }
             | Self::ForModels
             | Self::NotAccountAdmin

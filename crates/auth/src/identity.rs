@@ -83,6 +83,12 @@ impl Identity {
         }
     }
 
+    /// Refuses tokens that are limited to some scopes. Needed to make other credentials: they have
+    /// all scopes and outlive the token, so they would free its holder from the limit.
+    pub fn unlimited(&self) -> Result<(), Denied> {
+        self.may(&[Scope::Admin]).map_err(|_| Denied::LimitedToken)
+    }
+
     pub fn administers(&self, account: &AccountId) -> bool {
         self.administers.contains(account)
     }

@@ -10,7 +10,7 @@ use types::ids::{ResourceId, ServiceAccountId};
 const PER_WORKSPACE_MAX: usize = 1000;
 
 /// Creates a service account with the role `member`. The second value is its secret, which cannot
-/// be read again.
+/// be read again and gives tokens with all scopes.
 pub fn create(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -18,6 +18,7 @@ pub fn create(
     description: &str,
 ) -> Result<(ServiceAccount, String), Error> {
     member.admin()?;
+    member.who.unlimited()?;
     if service_accounts::list(tx, &member.workspace)?.len() >= PER_WORKSPACE_MAX {
         return Err(Error::TooMany { what: "service accounts", limit: PER_WORKSPACE_MAX });
     }

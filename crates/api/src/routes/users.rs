@@ -56,7 +56,10 @@ pub(crate) async fn invite(
     let reply = call
         .once(move |tx| {
             let invitation = people::invite(tx, &member, &email, role)?;
-            let link = invitations::link(&issuer, &invitation);
+            // Whoever has the link can join with all rights of the role, which would free the holder
+            // of a limited token from the limit.
+            let unlimited = member.who.unlimited().is_ok();
+            let link = unlimited.then(|| invitations::link(&issuer, &invitation));
             Ok::<_, Error>(pending(invitation, &member.workspace_name, link))
         })
         .await;
@@ -64,12 +67,12 @@ pub(crate) async fn invite(
     reply
 }
 
-fn pending(invitation: Invitation, workspace: &str, link: String) -> PendingInvitation {
+fn pending(invitation: Invitation, workspace: &str, link: Option<String>) -> PendingInvitation {
     PendingInvitation {
         email: Some(invitation.email),
         expires_at: Some(invitation.expires_at),
         invited_by: Some(invitation.invited_by.clone()),
-        link: Some(Sensitive(link)),
+        link: link.map(Sensitive),
         role: Some(invitation.role),
         stamped: Stamped {
             created_at: Some(invitation.created_at),

@@ -311,6 +311,41 @@ async fn an_answer_is_repeated_only_to_whoever_got_it() {
 }
 
 #[tokio::test]
+async fn a_limited_token_gets_nothing_that_may_do_more() {
+    for cloud in Cloud::on_both().await {
+        let robot = cloud.post("/v0/service_accounts", json!({"name": "ci"})).await.ok();
+        let keys =
+            format!("/v0/service_accounts/{}/api_keys", robot["client_id"].as_str().unwrap());
+        let scopes = "apiKey:write apiKey:list workspaces:update workspaces:invite models:get";
+        let bearer = format!("Bearer {}", cloud.limited_token(scopes).await);
+        let limited = async |method, path: &str, body| {
+            cloud.call_with(method, path, &[("authorization", bearer.as_str())], body).await
+        };
+        let made = cloud.post("/v0/api_keys", json!({"name": "own"})).await.ok();
+        for path in ["/v0/api_keys", "/v0/service_accounts", keys.as_str()] {
+            let refused = limited(Method::POST, path, Some(json!({"name": "esc"}))).await;
+            let message = refused.refused(403);
+            assert!(message.contains("limited") && message.contains("`admin`"), "{message}");
+        }
+        // What the scopes do allow.
+        let listed = limited(Method::GET, "/v0/api_keys", None).await.ok();
+        assert!(!listed.to_string().contains("esc"), "{listed}");
+        let for_models = json!({"name": "chat", "models": ["gpt"]});
+        limited(Method::POST, "/v0/api_keys", Some(for_models)).await.ok();
+        let own = format!("/v0/api_keys/{}", made["id"].as_str().unwrap());
+        limited(Method::DELETE, &own, None).await.ok();
+        // Whoever has the link of an invitation can join with all rights of its role.
+        let invited = json!({"email": "new@example.com", "role": "admin"});
+        let invited = limited(Method::POST, "/v0/users", Some(invited)).await.ok();
+        assert_eq!(
+            (&invited["email"], invited.get("link")),
+            (&json!("new@example.com"), None),
+            "{invited}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_key_of_ones_own_lives_as_long_as_it_was_asked_to() {
     let cloud = Cloud::start().await;
     let made = cloud.post("/v0/api_keys", json!({"name": "laptop", "expires_in": "1h"})).await.ok();

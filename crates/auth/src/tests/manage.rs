@@ -1,15 +1,18 @@
 use super::Town;
+use crate::api_keys::NewKey;
 use crate::setup::{Wishes, first_start};
 use crate::workspaces::{self, Change, NewWorkspace};
 use crate::{
-    Denied, Error, Role, accounts, api_keys, clients, invitations, people, service_accounts,
-    sessions,
+    Denied, Error, Grant, Identity, Member, Role, ScopeSet, accounts, api_keys, clients,
+    invitations, people, service_accounts, sessions,
 };
 use proptest::prelude::*;
+use std::sync::Arc;
 use store::identity::users;
-use types::Remote;
 use types::ids::UserId;
+use types::models::KeyModels;
 use types::wire::WorkspaceReason::{ForbiddenBlaxel, ForbiddenReserved, ForbiddenVPrefix, Taken};
+use types::{Remote, Scope};
 
 on_both!(
     the_first_start_happens_once,
@@ -17,6 +20,7 @@ on_both!(
     a_workspace_is_made_by_account_admins_only,
     the_last_admins_stay,
     members_administer_nothing,
+    a_limited_token_makes_no_credential_that_may_do_more,
     an_invited_person_gets_in_by_accepting_only,
     a_claimed_address_is_nobodys,
     an_invitation_expires_and_can_be_renewed_or_declined,
@@ -138,6 +142,47 @@ async fn members_administer_nothing(town: Town) {
     for result in refused.await.unwrap() {
         assert!(matches!(result, Err(Error::Denied(Denied::NotAccountAdmin))), "{result:?}");
     }
+}
+
+/// Tries each way to make a credential, with a token of an admin with these scopes.
+async fn make_all(town: &Town, scopes: &str, new: NewKey) -> [Result<(), Error>; 3] {
+    let admin = town.admin_member().await;
+    let maker = admin.clone();
+    let robot = town.change(move |tx| service_accounts::create(tx, &maker, "robot", "")).await;
+    let robot = robot.unwrap().0.id;
+    let grant = Grant::Token(ScopeSet::parse(scopes).unwrap());
+    let who = Arc::new(Identity { grant, ..(*admin.who).clone() });
+    let member = Member { who, ..admin };
+    let made = town.change(move |tx| {
+        Ok([
+            api_keys::create(tx, &member.who, new.clone()).map(drop),
+            api_keys::create_of_service_account(tx, &member, &robot, new.clone()).map(drop),
+            service_accounts::create(tx, &member, "other", "").map(drop),
+        ])
+    });
+    made.await.unwrap()
+}
+
+async fn a_limited_token_makes_no_credential_that_may_do_more(town: Town) {
+    let limited = |made: &Result<(), Error>| {
+        let Err(Error::Denied(denied)) = made else { return false };
+        matches!(denied, Denied::LimitedToken) && denied.to_string().contains("`admin`")
+    };
+    let most = Scope::ALL.iter().copied().filter(|scope| *scope != Scope::Admin);
+    let most = most.collect::<ScopeSet>().to_string();
+    for scopes in ["apiKey:write workspaces:update", &most] {
+        let made = make_all(&town, scopes, NewKey::default()).await;
+        assert!(made.iter().all(limited), "{scopes}: {made:?}");
+    }
+    let made = make_all(&town, "admin", NewKey::default()).await;
+    assert!(made.iter().all(Result::is_ok), "{made:?}");
+    let for_models = NewKey { models: Some(KeyModels::default()), ..NewKey::default() };
+    let made = make_all(&town, "apiKey:write", for_models.clone()).await;
+    for made in &made[..2] {
+        assert!(matches!(made, Err(Error::Denied(Denied::Scope { .. }))), "{made:?}");
+    }
+    let made = make_all(&town, "apiKey:write models:get", for_models).await;
+    assert!(made[..2].iter().all(Result::is_ok) && limited(&made[2]), "{made:?}");
 }
 
 async fn an_invited_person_gets_in_by_accepting_only(town: Town) {

@@ -2,12 +2,14 @@
 
 use super::{Answer, Cloud};
 use auth::api_keys::NewKey;
+use auth::oauth::Params;
 use auth::{Grant, Identity, Subject};
 use http::Method;
 use serde_json::{Value, json};
 use store::Tx;
 use store::identity::accounts::{self, Account};
 use store::identity::users::{self, Address, User};
+use types::Remote;
 use types::ids::{AccountId, UserId};
 
 /// A person with a key of their own.
@@ -58,6 +60,26 @@ impl Cloud {
         );
         guest.call(Method::POST, &path, None).await.ok();
         guest
+    }
+
+    /// Returns a token of the first person with these scopes, for a device.
+    pub async fn limited_token(&self, scope: &str) -> String {
+        let form = |pairs: &[(&str, &str)]| {
+            let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+            Params::from_form(text.as_bytes()).expect("parameters")
+        };
+        let asked = form(&[("client_id", "holm"), ("scope", scope)]);
+        let device = self.auth.begin_device(Remote::UNKNOWN, asked, None).await.expect("a device");
+        let email = self.first.email.clone();
+        let user = self.store.read(move |tx| users::find_by_email(tx, &email)).await;
+        let user = user.expect("the store").expect("the first person");
+        self.auth.decide_device(&user, &device.user_code, true).await.expect("a decision");
+        let poll = form(&[
+            ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
+            ("client_id", "holm"),
+            ("device_code", &device.device_code),
+        ]);
+        self.auth.token(poll, None).await.expect("a token").access_token
     }
 
     /// Creates a person with an account of their own; also returns its id.
