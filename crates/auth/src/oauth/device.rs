@@ -153,7 +153,8 @@ impl Auth {
             })
             .await?;
         let found = found.ok_or(DeviceError::Unknown)?;
-        self.user_codes().succeeded(user.id.as_str());
+        // A right code forgives no wrong ones: anybody can get one for a device of their own.
+        self.user_codes().take_back(user.id.as_str());
         Ok(found)
     }
 }

@@ -11,6 +11,7 @@ on_both!(
     a_steady_device_is_never_told_to_slow_down,
     a_device_learns_of_refusal_and_expiry,
     guessing_user_codes_is_throttled,
+    a_right_user_code_forgives_no_wrong_ones,
     a_stranger_who_takes_all_device_codes_blocks_nobody,
     when_all_device_codes_are_taken_the_oldest_makes_room,
 );
@@ -103,6 +104,22 @@ async fn guessing_user_codes_is_throttled(town: Town) {
         assert!(matches!(town.auth.device(&user, "BBBB-BBBB").await, Err(DeviceError::Unknown)));
     }
     assert!(matches!(town.auth.device(&user, "BBBB-BBBB").await, Err(DeviceError::Throttled(_))));
+}
+
+async fn a_right_user_code_forgives_no_wrong_ones(town: Town) {
+    let user = town.user(&town.first.email).await;
+    let device =
+        town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "holm")]), None).await;
+    let right = device.unwrap().user_code;
+    for _ in 0..10 {
+        town.auth.device(&user, &right).await.unwrap();
+        assert!(matches!(town.auth.device(&user, "BBBB-BBBB").await, Err(DeviceError::Unknown)));
+    }
+    for code in ["BBBB-BBBB", &right] {
+        assert!(matches!(town.auth.device(&user, code).await, Err(DeviceError::Throttled(_))));
+    }
+    town.clock.advance_s(15 * 60);
+    assert!(matches!(town.auth.device(&user, &right).await, Err(DeviceError::Unknown)), "expired");
 }
 
 fn client(last: u8) -> Remote {
