@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use store::Tx;
-use types::Timestamp;
 use types::ids::AccountId;
 use types::usage::{Dimension, ResourceType};
 use types::wire::{AccountMetrics, GroupBy, MetricsValues, Resolution};
+use types::{Scope, Timestamp};
 
 const DAY_S: i64 = 86_400;
 const DIMENSIONS_MAX: usize = 3;
@@ -149,6 +149,13 @@ fn page(asked: Option<i64>, steps: usize, points_max: usize) -> Result<usize, Er
     }
 }
 
+/// Returns the account that a call asks about. Cost, and the names of what was used, span all kinds
+/// and workspaces, so a token needs the scope `admin` as it does for prices and budgets.
+fn account<Q>(call: &Call<Person, Q>) -> Result<AccountId, Error> {
+    call.who.0.may(&[Scope::Admin])?;
+    Ok(billing::account(&call.who.0, call.path.name())?)
+}
+
 /// Returns the workspaces of the account whose usage the caller may see; `None` means all, for
 /// administrators, others see those that they belong to. Names of resources reveal the names of
 /// their workspaces, and totals would reveal what other workspaces cost.
@@ -189,7 +196,7 @@ fn bound(question: &Question) -> String {
 
 /// Builds the query of a request, if the caller is allowed to make it.
 fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
-    let (account, asked) = (billing::account(&call.who.0, call.path.name())?, &call.query);
+    let (account, asked) = (account(call)?, &call.query);
     if asked.label.is_some() || asked.unit.is_some() {
         return Err(MetricsRule::Unsupported.into());
     }
@@ -238,7 +245,7 @@ pub(crate) async fn group_by(call: Call<Person>) -> Result<Reply<MetricsValues>,
 pub(crate) async fn resource_types(
     call: Call<Person, WindowQuery>,
 ) -> Result<Reply<MetricsValues>, Error> {
-    let (account, asked) = (billing::account(&call.who.0, call.path.name())?, &call.query);
+    let (account, asked) = (account(&call)?, &call.query);
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let now = call.app.world.now();
     let filter = Filter { within: within(&call.who, &account), ..Filter::default() };

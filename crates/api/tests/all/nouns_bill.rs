@@ -129,6 +129,26 @@ async fn only_admins_of_the_account_see_its_workspaces_apart() {
 }
 
 #[tokio::test]
+async fn a_limited_token_learns_no_cost_and_no_names() {
+    let cloud = Cloud::start().await;
+    let metrics = format!("{}/metrics", account(&cloud));
+    let ask = async |scope: &str, path: &str| {
+        let bearer = format!("Bearer {}", cloud.limited_token(scope).await);
+        cloud.call_with(Method::GET, path, &[("authorization", bearer.as_str())], None).await
+    };
+    for question in ["", "&groupBy=workspace", "&groupBy=resource_name", "&workspace=main"] {
+        let path = format!("{metrics}?{WINDOW}{question}");
+        let message = ask("templates:list", &path).await.refused(403);
+        assert!(message.contains("`admin`"), "{question}: {message}");
+        ask("admin", &path).await.ok();
+    }
+    let types = format!("{metrics}/enums/resource-types?{WINDOW}");
+    ask("templates:list", &types).await.refused(403);
+    ask("admin", &types).await.ok();
+    ask("templates:list", &format!("{metrics}/enums/group-by")).await.ok();
+}
+
+#[tokio::test]
 async fn prices_are_for_what_is_to_come() {
     for cloud in Cloud::on_both().await {
         let path = format!("{}/prices", account(&cloud));
