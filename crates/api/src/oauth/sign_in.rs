@@ -109,11 +109,27 @@ fn signed_in(email: &str, browser: &Browser) -> Markup {
     }
 }
 
-/// Formats an error as a sentence for a page.
+/// Formats an error as a sentence for a page. An address at its beginning stays as it was typed.
 pub(super) fn sentence(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
+    if text.split(' ').next().is_some_and(|word| word.contains('@')) {
+        return format!("{text}.");
+    }
     let mut letters = text.chars();
     letters
         .next()
         .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use auth::outside::OutsideError;
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_but_an_address_stays_as_it_is() {
+        let text = sentence(&OutsideError::NotInvited("new@x.example".into()));
+        assert!(text.starts_with("new@x.example has no account"), "{text}");
+        assert_eq!(sentence(&SignInError::Wrong), "The address or the password is wrong.");
+    }
 }
