@@ -86,6 +86,14 @@ impl Folder {
         Err(Error::broken(Errno::AGAIN))
     }
 
+    /// Returns once the name of a key is on disk, if it has one.
+    pub(crate) fn flush_name(&self, key: &Key) -> Result<(), Error> {
+        let (parent, _) = key.split();
+        ignore_absent(
+            open_folder(&*self.files, parent).and_then(|folder| rustix::fs::fsync(&folder)),
+        )
+    }
+
     /// Must be called when a draft has its name: seals it again if that took so long that the seal
     /// no longer holds. A file that a sandbox has written since is left as the sandbox's own.
     pub(crate) fn keep_sealed(&self, draft: &File, sheet: &mut Sheet) -> Result<Facts, Error> {

@@ -53,7 +53,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::access::{Bucket, BucketEntry, Owner, Refused, Secret, Wait};
     use crate::ops::copy;
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    fn call(root: &Path, heavy: &Arc<Turns>) -> Call {
+    pub(in crate::ops) fn call(root: &Path, heavy: &Arc<Turns>) -> Call {
         let files = Arc::new(File::open(root).unwrap().into());
         let owner = Owner { user: 0, group: 0 };
         let bucket = Bucket { id: "bucket".into(), files, owner, may_write: true };

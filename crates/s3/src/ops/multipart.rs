@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::conditions::Conditions;
 use crate::date;
 use crate::error::{Code, Error};
-use crate::folder::{Object, Sheet};
+use crate::folder::{Folder, Object, Sheet};
 use crate::headers::to_keep;
 use crate::key::Key;
 use crate::payload::Payload;
@@ -103,23 +103,44 @@ pub(super) async fn complete(
     key: Key,
     payload: Payload,
 ) -> Result<Response<Body>, Error> {
-    let opened = open(&call, key.clone()).await;
+    let opened = open(&call, key.clone()).await.map(|(_, upload)| upload);
     let body = payload.collect(call.settings.xml_bytes_max).await?;
     let wanted = read_parts(&body, &call.settings)?;
     let location = format!("{}/{}/{}", call.settings.base, encode(bucket), encode(key.as_str()));
-    let etag = match opened {
-        Ok(upload) => publish(call, key.clone(), upload, wanted).await?,
-        Err(error) if error.code == Code::NoSuchUpload => {
-            published(&call, key.clone()).await?.ok_or(error)?
-        }
-        Err(error) => return Err(error),
-    };
+    let etag = end(call, key.clone(), opened, wanted).await?;
     let mut answer = Xml::begin("CompleteMultipartUploadResult", true);
     answer.leaf("Location", &location);
     answer.leaf("Bucket", bucket);
     answer.leaf("Key", key.as_str());
     answer.leaf("ETag", &quoted(&etag));
     Ok(xml(answer))
+}
+
+/// Ends an upload and returns the ETag of the object that it has become. Another request may have
+/// ended it before this one opened it, or while this one waited for its turn: then parts are gone,
+/// or the object does not meet the conditions any more because it is there.
+async fn end(
+    call: Call,
+    key: Key,
+    opened: Result<Upload, Error>,
+    wanted: Vec<(u32, String)>,
+) -> Result<String, Error> {
+    let (id, folder) = (id_of(&call)?, call.folder.clone());
+    let ended = match opened {
+        Ok(upload) => publish(call, key.clone(), (id.clone(), upload), wanted).await,
+        Err(error) => Err(error),
+    };
+    match ended {
+        Err(error)
+            if matches!(
+                error.code,
+                Code::NoSuchUpload | Code::InvalidPart | Code::PreconditionFailed
+            ) =>
+        {
+            published(folder, id, key).await?.ok_or(error)
+        }
+        ended => ended,
+    }
 }
 
 /// Makes an upload the object of its key, and returns the ETag.
@@ -149,11 +170,15 @@ async fn publish(
 
 /// Returns the ETag of the object that an upload has become already: a client whose answer was lost
 /// asks again.
-async fn published(call: &Call, key: Key) -> Result<Option<String>, Error> {
-    let (id, folder) = (id_of(call)?, call.folder.clone());
+async fn published(folder: Folder, id: String, key: Key) -> Result<Option<String>, Error> {
     blocking(move || {
         let found = folder.find(&key)?;
         let found = found.filter(|object| object.sheet.is_of_upload(&id, &object.facts));
+        if found.is_some() {
+            // Whoever published it may not have come so far, or was killed before.
+            folder.flush_name(&key)?;
+            uploads::remove(&folder, &id)?;
+        }
         Ok(found.map(|object| object.etag()))
     })
     .await
@@ -335,4 +360,78 @@ pub(super) async fn list(call: Call, bucket: &str) -> Result<Response<Body>, Err
         answer.close();
     }
     Ok(xml(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::tests::call;
+    use super::*;
+    use crate::route::Query;
+    use admission::Turns;
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// Begins an upload of one part, and returns its id and the ETag of the part.
+    fn begin(root: &Path, key: &Key) -> (String, String) {
+        let call = call(root, &Arc::new(Turns::new(1, 1)));
+        let begin = Begin { key: key.as_str().to_owned(), headers: Vec::new() };
+        let id = uploads::create(&call.folder, &begin, 10, &call.world).unwrap();
+        let upload = uploads::open(&call.folder, &id, key).unwrap();
+        let (mut draft, etag) = (call.folder.draft().unwrap(), hex(&Md5::digest(b"part")));
+        draft.write_all(b"part").unwrap();
+        upload.keep(&call.folder, 1, (&draft, Sheet::default(), &etag)).unwrap();
+        (id, etag)
+    }
+
+    fn end_of(root: &Path, id: &str, conditions: &[(&'static str, &str)]) -> Call {
+        let mut call = call(root, &Arc::new(Turns::new(1, 1)));
+        call.query = Query(vec![("uploadId".into(), id.into())]);
+        for (name, value) in conditions {
+            call.parts.headers.insert(*name, value.parse().unwrap());
+        }
+        call
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_two_end_at_once_is_the_same_to_both() {
+        let root = tempfile::tempdir().unwrap();
+        let key = Key::new("a/b").unwrap();
+        let none: &[(&'static str, &str)] = &[];
+        for conditions in [none, &[("if-none-match", "*")]] {
+            let (id, part) = begin(root.path(), &key);
+            let wanted = vec![(1, part)];
+            // Both have found the upload before either ends it.
+            let [(first, one), (second, two)] = [(), ()].map(|()| {
+                let call = end_of(root.path(), &id, conditions);
+                let upload = uploads::open(&call.folder, &id, &key);
+                (call, upload)
+            });
+            let etag = end(first, key.clone(), one, wanted.clone()).await.unwrap();
+            assert_eq!(end(second, key.clone(), two, wanted.clone()).await.unwrap(), etag);
+            // Without the object, it is an upload that nobody has ended.
+            std::fs::remove_file(root.path().join("a/b")).unwrap();
+            let late = end_of(root.path(), &id, conditions);
+            let gone = uploads::open(&late.folder, &id, &key);
+            let error = end(late, key.clone(), gone, wanted).await.unwrap_err();
+            assert_eq!(error.code, Code::NoSuchUpload);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_meets_the_conditions_of_the_upload_that_it_was() {
+        let root = tempfile::tempdir().unwrap();
+        let key = Key::new("key").unwrap();
+        let end_again = async || {
+            // Every upload has the same id here. So the parts are as if they had not been removed.
+            let (id, part) = begin(root.path(), &key);
+            let call = end_of(root.path(), &id, &[("if-none-match", "*")]);
+            let upload = uploads::open(&call.folder, &id, &key);
+            end(call, key.clone(), upload, vec![(1, part)]).await
+        };
+        let etag = end_again().await.unwrap();
+        assert_eq!(end_again().await.unwrap(), etag);
+        std::fs::write(root.path().join("key"), "of somebody else").unwrap();
+        assert_eq!(end_again().await.unwrap_err().code, Code::PreconditionFailed);
+    }
 }

@@ -228,6 +228,27 @@ def hidden(name="uploads"):
     return os.listdir(path(os.path.join(".holm-s3", name)))
 
 
+def end_at_once(key, conditions):
+    """However many ask at the same time for the end of one upload, all are told the same."""
+    named = {"Bucket": bucket, "Key": key}
+    named["UploadId"] = s3.create_multipart_upload(**named)["UploadId"]
+    etag = s3.upload_part(**named, PartNumber=1, Body=key.encode())["ETag"]
+    told, barrier = [], threading.Barrier(4)
+
+    def end():
+        barrier.wait()
+        try:
+            parts = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+            told.append(s3.complete_multipart_upload(**named, MultipartUpload=parts, **conditions)["ETag"])
+        except ClientError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=end) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert told == [s3.head_object(Bucket=bucket, Key=key)["ETag"]] * 4, (conditions, told)
+
+
 def multipart():
     data = os.urandom(12 * MIB + 5)
     s3.upload_fileobj(io.BytesIO(data), bucket, "big/file", ExtraArgs={"Metadata": {"a": "b"}, "ContentType": "x/y"},
@@ -274,6 +295,8 @@ def multipart():
     assert complete(*parts)["ETag"] == tag == s3.head_object(Bucket=bucket, Key="k é")["ETag"]
     s3.put_object(Bucket=bucket, Key="k é", Body=b"other")
     refused("NoSuchUpload", 404, lambda: complete(*parts))
+    for number in range(12):
+        end_at_once(f"at once/{number}", {"IfNoneMatch": "*"} if number % 2 else {})
     refused("NoSuchUpload", 404, s3.upload_part, **named, PartNumber=1, Body=b"x")
     upload = s3.create_multipart_upload(Bucket=bucket, Key="k")
     named = {"Bucket": bucket, "Key": "k", "UploadId": upload["UploadId"]}
