@@ -1,6 +1,7 @@
 //! Names of objects, restricted to those that a file can have.
 
 use crate::error::{Code, Error};
+use types::guest::UPLOADS_FOLDER;
 
 const KEY_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 255;
@@ -23,6 +24,9 @@ impl Key {
         }
         if path.split('/').next() == Some(HIDDEN_FOLDER) {
             return Err(Error::argument("Keys in this folder are the server's own."));
+        }
+        if path.split('/').any(|part| part == UPLOADS_FOLDER) {
+            return Err(Error::argument("Unfinished uploads of sandboxes are in this folder."));
         }
         Ok(Self(text.to_owned()))
     }
@@ -84,12 +88,27 @@ mod tests {
             "a\0b",
             ".holm-s3",
             ".holm-s3/x",
+            ".holm-uploads",
+            ".holm-uploads/",
+            "a/.holm-uploads/x/1",
         ] {
             assert!(Key::new(bad).is_err(), "{bad:?}");
         }
         assert!(Key::new(&"a".repeat(256)).is_err());
         assert!(Key::new(&"ab/".repeat(400)).is_err());
-        for good in ["a", "a/b", "a/", "...", "..a/b..", " ", "a b+c%20", "\u{1F600}", "\n"] {
+        for good in [
+            "a",
+            "a/b",
+            "a/",
+            "...",
+            "..a/b..",
+            "a/.holm-s3",
+            ".holm-uploads2",
+            " ",
+            "a b+c%20",
+            "\u{1F600}",
+            "\n",
+        ] {
             assert!(Key::new(good).is_ok(), "{good:?}");
         }
     }

@@ -35,6 +35,10 @@ pub const SECRET_HEADER: &str = "x-holm-machine";
 /// Path to which the machine PUTs the [`ProxySettings`] of programs that start from now on.
 pub const PROXY_PATH: &str = "/machine/proxy";
 
+/// Folder in which the program keeps the parts of unfinished uploads, at the top of the volume or
+/// drive that a file is for. A drive may be mounted from any of its folders, so it may be in any.
+pub const UPLOADS_FOLDER: &str = ".holm-uploads";
+
 /// Where images keep their certificates, depending on the distribution. Paths from the root.
 pub const BUNDLES: [&str; 6] = [
     "etc/ssl/certs/ca-certificates.crt",

@@ -17,7 +17,7 @@ use types::Timestamp;
 const ENTRIES_MAX: usize = 500_000;
 const MODE_BITS: u32 = 0o7777;
 /// The folder of the parts of uploads, which nobody asked for and which goes with the last of them.
-pub(crate) const UPLOADS: &str = ".holm-uploads";
+pub(crate) const UPLOADS: &str = types::guest::UPLOADS_FOLDER;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -436,6 +436,17 @@ def traps():
         refused("KeyConflictsWithFile", 409, s3.put_object, Bucket=bucket, Key=key, Body=b"x")
     s3.delete_object(Bucket=bucket, Key="link/secret")
     assert os.listdir(outside) == ["secret"]
+    # Uploads that a sandbox has begun, in what it has mounted of the drive, are no objects.
+    unfinished = [f"{top}.holm-uploads/0af3/00001" for top in ("", "deeper/down/")]
+    for key in unfinished:
+        os.makedirs(path(os.path.dirname(key)))
+        open(path(key), "w").write("half")
+        for prefix in (key, os.path.dirname(key) + "/", key.split("uploads")[0]):
+            assert s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["KeyCount"] == 0, prefix
+        for call in (s3.get_object, s3.delete_object, s3.put_object):
+            refused("InvalidArgument", 400, call, Bucket=bucket, Key=key)
+        left = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key}]})
+        assert left["Errors"][0]["Code"] == "InvalidArgument" and open(path(key)).read() == "half", left
     assert [each["Key"] for each in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["fine"]
     # What is put in the place of a trap takes its name, and does not go through it.
     put("passwd", b"mine")
