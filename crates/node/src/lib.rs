@@ -47,6 +47,7 @@ mod extras;
 mod facts;
 mod file_system;
 mod firewall;
+mod fixed_settings;
 mod instance;
 mod launch;
 mod loops;

@@ -1,4 +1,4 @@
-//! Firewall tables of other nodes on this machine.
+//! Firewall tables that are on this machine already, of other nodes and of this one.
 
 use super::table;
 use crate::settings::Subnet;
@@ -8,14 +8,26 @@ use std::io;
 /// such tables drops what instances of the other's node send to their proxy, also when that node is
 /// gone.
 pub(super) fn table_over(subnet: Subnet, own: &str) -> io::Result<Option<String>> {
+    find(|name| name != own, |other| other.overlaps(subnet))
+}
+
+/// Returns true if there is this table, and the instances of its node have exactly these addresses.
+pub(super) fn has(own: &str, subnet: Subnet) -> io::Result<bool> {
+    Ok(find(|name| name == own, |own| own == subnet)?.is_some())
+}
+
+fn find(
+    is_meant: impl Fn(&str) -> bool,
+    fits: impl Fn(Subnet) -> bool,
+) -> io::Result<Option<String>> {
     let tables = table::list(&["tables", "inet"])?;
     for name in tables.lines().filter_map(|line| line.strip_prefix("table inet ")) {
-        if name == own || !name.starts_with(table::NAME_START) {
+        if !name.starts_with(table::NAME_START) || !is_meant(name) {
             continue;
         }
         // If it cannot be listed, it was removed just now.
         let Ok(text) = table::list(&["table", "inet", name]) else { continue };
-        if subnets(&text).any(|other| other.overlaps(subnet)) {
+        if subnets(&text).any(&fits) {
             return Ok(Some(name.to_owned()));
         }
     }

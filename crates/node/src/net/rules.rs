@@ -5,7 +5,7 @@ use super::elements::{Element, Groups, SETS};
 use super::netfilter::{Change, Netfilter};
 use super::netlink::{LOOPBACK_INDEX, Netlink};
 use super::{others, table};
-use crate::settings::{Egress, Firewall, Limits, Settings};
+use crate::settings::{Egress, Firewall, Limits, Settings, Subnet};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -104,9 +104,21 @@ impl Rules {
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
-        remove_proxy_address(self.proxy)?;
-        table::write(&format!("add table inet {0}\ndelete table inet {0}\n", self.table))
+        remove(&self.table, self.proxy)
     }
+
+    /// Removes the rules of an earlier node of this name whose instances, none of which is alive,
+    /// had addresses of `subnet`. Without its table, the subnet may be another node's by now.
+    pub(crate) fn remove_earlier(settings: &Settings, subnet: Subnet) -> io::Result<()> {
+        let table = table_name(settings);
+        if others::has(&table, subnet)? { remove(&table, subnet.proxy()) } else { Ok(()) }
+    }
+}
+
+/// Removes a node's table, and first the address that only the table protects.
+fn remove(table: &str, proxy: Ipv4Addr) -> io::Result<()> {
+    remove_proxy_address(proxy)?;
+    table::write(&format!("add table inet {table}\ndelete table inet {table}\n"))
 }
 
 fn table_name(settings: &Settings) -> String {

@@ -10,6 +10,7 @@ use crate::cgroup::Groups;
 use crate::drives::Drives;
 use crate::error::{Doing, OpenError};
 use crate::facts::Journal;
+use crate::fixed_settings;
 use crate::instance::Instance;
 use crate::launch::rules;
 use crate::launch::starter::Starter;
@@ -57,6 +58,7 @@ impl Node {
         let boot = crate::process::boot().doing("learn when the machine was started")?;
         let found =
             adopt::find(&stores, &groups, &boot).doing("find the instances of an earlier node")?;
+        fixed_settings::settle(&settings, &found)?;
         stores.snapshots.collect();
         // Until now the earlier node's rules were in place, which know all instances that are
         // alive.
@@ -67,8 +69,7 @@ impl Node {
         let watch = Watch::start(move |slot| ended(&watched, slot)).doing("watch processes")?;
         let running = found.iter().filter(|instance| instance.body.process().is_some());
         let taken = running.map(|instance| instance.slot).collect();
-        let null = File::options().read(true).write(true).open("/dev/null");
-        let null: OwnedFd = null.doing("open /dev/null")?.into();
+        let null = open_null()?;
         lift_file_limit();
         lift_terminal_limit(&settings.limits);
         let open_files = open_files_max(&settings);
@@ -142,6 +143,11 @@ fn write_rules(
         found.iter().filter_map(|one| Some((address(one), one.firewall()?))).collect();
     let rules = Rules::write(settings, capacity.memory_mb.total, &firewalls);
     Ok(rules.doing("write the firewall rules")?)
+}
+
+fn open_null() -> Result<OwnedFd, OpenError> {
+    let null = File::options().read(true).write(true).open("/dev/null");
+    Ok(null.doing("open /dev/null")?.into())
 }
 
 /// Returns how many files a process of an instance may open. This process cannot allow more than it

@@ -1,7 +1,7 @@
 //! Instances outlive the node, however it ends.
 
 use crate::machine::{Machine, PATIENCE, await_console, await_that, world};
-use node::{Backend, Exit, Happened, Node, OpenError, State};
+use node::{Backend, Egress, Exit, Happened, Node, OpenError, Settings, State};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::process::{
@@ -81,6 +81,88 @@ fn an_instance_goes_on_under_a_node_that_starts_others_in_another_way() {
     assert_eq!(machine.outcome(&node, "exit 4").0, Exit::Code(4));
     node.destroy(&spec.id).unwrap();
     assert_eq!(std::fs::read_dir(machine.settings.folder.join("bundles")).unwrap().count(), 0);
+}
+
+/// What the addresses, user ids and networks of instances follow from, by its name in a server's
+/// configuration, with another value.
+fn other_settings(settings: &Settings) -> [(&'static str, Settings); 4] {
+    let subnet = |text: &str| Settings { subnet: text.parse().unwrap(), ..settings.clone() };
+    let first_uid = settings.first_uid - 65_536;
+    [
+        ("`node.subnet` was 10.199.0.0/20 and is now 10.198.0.0/20", subnet("10.198.0.0/20")),
+        ("`node.subnet` was 10.199.0.0/20 and is now 10.199.0.0/16", subnet("10.199.0.0/16")),
+        ("`node.first_uid` was 2000000000", Settings { first_uid, ..settings.clone() }),
+        (
+            "`node.egress` was internet and is now nothing",
+            Settings { egress: Egress::Nothing, ..settings.clone() },
+        ),
+    ]
+}
+
+#[test]
+fn what_instances_were_made_with_changes_only_when_none_is_alive() {
+    let mut machine = Machine::new();
+    let node = machine.open();
+    let runs = machine.shell("runs", SERVE);
+    let sleeps = machine.shell("sleeps", SERVE);
+    let ended = machine.shell("ended", "exit 9");
+    let views = [&runs, &sleeps, &ended].map(|spec| node.create(spec).unwrap());
+    node.wait(&ended.id, PATIENCE).unwrap();
+    node.pause(&sleeps.id).unwrap();
+    drop(node);
+    for (change, other) in other_settings(&machine.settings) {
+        let refused = Node::open(other, world()).err().expect(change);
+        let text = refused.to_string();
+        assert!(matches!(refused, OpenError::Fixed { running: 2, .. }), "{text}");
+        assert!(text.starts_with(change), "{text}");
+    }
+
+    // Nothing was changed by that.
+    let node = machine.open();
+    for (spec, view) in [&runs, &sleeps].into_iter().zip(&views) {
+        let found = node.inspect(&spec.id).unwrap();
+        assert_eq!((found.pid, found.address), (view.pid, view.address));
+        node.destroy(&spec.id).unwrap();
+    }
+    drop(node);
+    // One that has ended has nothing of it any more.
+    for (_, other) in other_settings(&machine.settings) {
+        machine.settings = other;
+        let node = machine.open();
+        assert!(matches!(node.inspect(&ended.id).unwrap().state, State::Exited { .. }));
+        assert_eq!(machine.outcome(&node, "exit 3").0, Exit::Code(3));
+    }
+}
+
+#[test]
+fn instances_without_a_network_do_not_get_one() {
+    let mut machine = Machine::new();
+    machine.settings.egress = Egress::Nothing;
+    let node = machine.open();
+    let spec = machine.shell("alone", "sleep 1000");
+    node.create(&spec).unwrap();
+    drop(node);
+    let egress = Egress::internet_only(Vec::new());
+    let refused = Node::open(Settings { egress, ..machine.settings.clone() }, world());
+    let text = refused.err().expect("it is refused").to_string();
+    assert!(text.starts_with("`node.egress` was nothing and is now internet"), "{text}");
+    machine.open().destroy(&spec.id).unwrap();
+}
+
+/// Earlier releases did not write down what their instances were made with.
+#[test]
+fn instances_of_an_earlier_release_keep_the_settings_of_the_first_node_that_finds_them() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("older", "sleep 1000");
+    node.create(&spec).unwrap();
+    drop(node);
+    std::fs::remove_file(machine.settings.folder.join("fixed-settings.json")).unwrap();
+    drop(machine.open());
+    for (change, other) in other_settings(&machine.settings) {
+        assert!(matches!(Node::open(other, world()), Err(OpenError::Fixed { .. })), "{change}");
+    }
+    machine.open().destroy(&spec.id).unwrap();
 }
 
 #[test]

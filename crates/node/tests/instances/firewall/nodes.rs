@@ -90,6 +90,74 @@ fn no_packet_slips_out_while_a_node_starts() {
     node.destroy(&spec.id).unwrap();
 }
 
+/// The rules of a closed instance go by its address, which follows from the subnet.
+#[test]
+fn a_node_with_another_subnet_leaves_a_closed_instance_closed() {
+    let mut machine = Machine::new();
+    let _internet = make_internet(&machine);
+    let node = machine.open();
+    let spec = sleeper(&machine, "closed", at(Level::Closed));
+    let view = node.create(&spec).unwrap();
+    drop(node);
+    let before = elements();
+    let own = machine.settings.subnet;
+    // It has the address of the instance, but for another slot.
+    machine.settings.subnet = "10.196.0.0/14".parse().unwrap();
+    // If it opens, what it does with the instance is to be seen.
+    let opened = Node::open(machine.settings.clone(), crate::machine::world());
+    assert!(connect(pid(&view), (SERVER, 80)).is_err(), "nothing leaves the instance");
+    assert!(matches!(opened, Err(OpenError::Fixed { running: 1, .. })));
+    assert_eq!(elements(), before);
+    machine.settings.subnet = own;
+    let node = machine.open();
+    let proxy = Proxy::listen(&node);
+    drop(connect(pid(&view), (SERVER, 80)).unwrap());
+    assert_eq!(proxy.diverted().0, view.address);
+    node.destroy(&spec.id).unwrap();
+}
+
+/// Lists the addresses of this machine's loopback interface.
+fn own_addresses() -> String {
+    let arguments = ["-4", "-o", "address", "show", "dev", "lo"];
+    let output = std::process::Command::new("/usr/sbin/ip").args(arguments).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_earlier_subnet_leaves_no_address_and_no_rules() {
+    let mut machine = Machine::new();
+    drop(machine.open());
+    let [earlier, now] = ["10.199.0.1/32", "10.198.0.1/32"];
+    assert!(own_addresses().contains(earlier), "{}", own_addresses());
+    machine.settings.subnet = "10.198.0.0/20".parse().unwrap();
+    drop(machine.open());
+    let addresses = own_addresses();
+    assert!(addresses.contains(now) && !addresses.contains(earlier), "{addresses}");
+    machine.settings.egress = Egress::Nothing;
+    drop(machine.open());
+    assert!(!own_addresses().contains(now), "{}", own_addresses());
+    assert!(!elements().contains("holm"), "{}", elements());
+}
+
+/// Once a node has left the machine, its subnet is free for others.
+#[test]
+fn a_node_that_returns_with_another_subnet_takes_nothing_from_who_has_the_earlier_one() {
+    let mut machine = Machine::new();
+    machine.open().leave().unwrap();
+    let mut other = crate::machine::settings(
+        &machine.folder.path().join("other"),
+        format!("{}-2", machine.settings.name),
+    );
+    std::fs::create_dir_all(&other.folder).unwrap();
+    other.first_uid = 2_500_000_000;
+    let neighbour = Node::open(other, crate::machine::world()).unwrap();
+    machine.settings.subnet = "10.198.0.0/20".parse().unwrap();
+    drop(machine.open());
+    let address = neighbour.proxy_address().unwrap();
+    assert!(own_addresses().contains(&format!("{address}/32")), "{}", own_addresses());
+    neighbour.leave().unwrap();
+}
+
 #[test]
 fn nodes_on_one_machine_leave_each_other_alone() {
     let machine = Machine::new();
