@@ -12,7 +12,8 @@ pub enum Operation {
     Embeddings(Dialect),
     /// The list of available models.
     Models,
-    /// Anything else, such as counting tokens, files or batches: passed on as it is.
+    /// Anything else, such as counting tokens, files or batches: passed on as it is, but for the
+    /// model whose tokens are counted.
     Other,
 }
 

@@ -146,6 +146,8 @@ fn largest(said: &[Option<&RawValue>]) -> Option<u64> {
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
+    /// The dialect of the path, if the request is for a count of tokens.
+    pub(crate) counts_in: Option<Dialect>,
     pub(crate) body: Bytes,
     /// Whether the body is a JSON object, so that members can be set in it.
     is_object: bool,
@@ -198,6 +200,7 @@ impl Asked {
         let operation = Operation::of(path);
         let mut asked = Self {
             operation,
+            counts_in: counts_in(path),
             body: Bytes::new(),
             is_object: false,
             model_at: None,
@@ -295,7 +298,18 @@ impl Asked {
 
     /// Returns whether the body had to be JSON to be read, whatever type the caller gave it.
     pub(crate) const fn is_json(&self) -> bool {
-        self.is_chat() || matches!(self.operation, Operation::Embeddings(_))
+        self.is_chat() || self.is_count() || matches!(self.operation, Operation::Embeddings(_))
+    }
+
+    /// Returns whether the request is for a count of tokens, which is free and makes nothing.
+    pub(crate) const fn is_count(&self) -> bool {
+        self.counts_in.is_some()
+    }
+
+    /// Returns whether the model is named in the body. Gemini's are in paths, and it refuses members
+    /// that it does not know.
+    pub(crate) fn names_model(&self) -> bool {
+        self.is_json() && self.dialect().or(self.counts_in) != Some(Dialect::Gemini)
     }
 
     /// Returns the body to send on, with `model` set to the given one and usage asked for. The
@@ -354,6 +368,13 @@ impl Asked {
             Err(_) => text,
         };
         Some(point(first))
+    }
+}
+
+fn counts_in(path: &str) -> Option<Dialect> {
+    match path.rsplit('/').next()? {
+        "count_tokens" => Some(Dialect::Anthropic),
+        last => last.ends_with(":countTokens").then_some(Dialect::Gemini),
     }
 }
 

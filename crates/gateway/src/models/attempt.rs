@@ -114,7 +114,7 @@ impl Call<'_> {
 
     /// Refuses what has answers that no hook could look at, if one has to.
     fn must_be_watched(&self, reached: &Reached) -> Result<(), ModelProblem> {
-        let cannot_be = self.asked.operation == Operation::Other && !self.is_count();
+        let cannot_be = self.asked.operation == Operation::Other && !self.asked.is_count();
         if cannot_be && self.looks_at_answers(reached) {
             return Err(Stopped::Failed { number: 0, why: UNWATCHED.to_owned() }.into());
         }
@@ -338,7 +338,7 @@ impl Call<'_> {
     /// Returns whether the request costs anything: reads and token counts are free.
     fn costs(&self) -> bool {
         match self.asked.operation {
-            Operation::Other => self.sent.method == Method::POST && !self.is_count(),
+            Operation::Other => self.sent.method == Method::POST && !self.asked.is_count(),
             Operation::Models => false,
             _ => true,
         }
@@ -347,13 +347,8 @@ impl Call<'_> {
     /// Returns whether the provider may keep something that the request makes, such as a file or a
     /// batch: then nobody may be asked twice.
     fn makes_something(&self) -> bool {
-        let is_other = self.asked.operation == Operation::Other && !self.is_count();
+        let is_other = self.asked.operation == Operation::Other && !self.asked.is_count();
         is_other && !self.sent.method.is_idempotent()
-    }
-
-    fn is_count(&self) -> bool {
-        let last = self.sent.path.rsplit('/').next().unwrap_or_default();
-        last == "count_tokens" || last.split_once(':').is_some_and(|(_, act)| act == "countTokens")
     }
 
     /// Returns whether the tokens that the request uses can be counted.

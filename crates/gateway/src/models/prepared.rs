@@ -8,7 +8,7 @@ use crate::query;
 use ::models::dialect::{Dialect, Unreadable};
 use ::models::embeddings::{EmbeddingsTranslation, translate_request};
 use ::models::operation::Operation;
-use ::models::provider::{BadProvider, Provider, Way};
+use ::models::provider::{BadProvider, Provider, Target, Way, with_model};
 use ::models::translate::{Named, Translation, has_proofs, open_in_place};
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
@@ -81,6 +81,34 @@ impl Sent {
         let query = query.filter(|query| !query.is_empty());
         Self { method, headers, path: path.to_owned(), query }
     }
+
+    /// Returns where the provider is asked. `spoken` is the dialect of the body if it is translated,
+    /// and `is_replaced` tells whether the route named the model.
+    fn target(
+        &self,
+        provider: &Provider,
+        asked: &Asked,
+        spoken: Option<Dialect>,
+        (model, is_replaced): (&str, bool),
+    ) -> Result<Target, ModelProblem> {
+        let path = match is_replaced && asked.counts_in == Some(Dialect::Gemini) {
+            true => with_model(&self.path, model),
+            false => Ok(Cow::Borrowed(self.path.as_str())),
+        };
+        let (operation, query) = (asked.operation, self.query.as_deref());
+        let target = path.and_then(|path| {
+            provider.target(operation, spoken, &path, query, model, asked.is_stream)
+        });
+        target.map_err(|bad| match bad {
+            BadProvider::BadModel(_) if !is_replaced => ModelProblem::Unpassable(bad),
+            // A name of a model is in the path too, where one is asked for an answer.
+            BadProvider::BadPath(_) if operation == Operation::Other || !is_replaced => {
+                ModelProblem::Unpassable(bad)
+            }
+            BadProvider::Unsupported { .. } => ModelProblem::Unpassable(bad),
+            bad => ModelProblem::Connection(bad),
+        })
+    }
 }
 
 impl Prepared {
@@ -104,10 +132,7 @@ impl Prepared {
                     && !tells_usage(served)
                     && operation == Operation::Chat(Dialect::OpenAi)
                     && !asked.wants_usage;
-                // Gemini's models are in paths, and it refuses members that it does not know.
-                let in_body = asked.is_chat() || matches!(operation, Operation::Embeddings(_));
-                let in_body = in_body && own != Some(Dialect::Gemini);
-                let filled = (replaced.is_some() || asked.model.is_none()) && in_body;
+                let filled = (replaced.is_some() || asked.model.is_none()) && asked.names_model();
                 let asked = opened(asked, own, &mut left_out)?;
                 let body = asked.spliced(filled.then_some(model.as_str()), hides_usage);
                 (own, None, body, hides_usage)
@@ -122,17 +147,7 @@ impl Prepared {
             }
         };
         let other = spoken.filter(|_| translation.is_some());
-        let query = sent.query.as_deref();
-        let target = provider.target(operation, other, &sent.path, query, &model, asked.is_stream);
-        let target = target.map_err(|bad| match bad {
-            BadProvider::BadModel(_) if replaced.is_none() => ModelProblem::Unpassable(bad),
-            // A name of a model is in the path too, where one is asked for an answer.
-            BadProvider::BadPath(_) if operation == Operation::Other || replaced.is_none() => {
-                ModelProblem::Unpassable(bad)
-            }
-            BadProvider::Unsupported { .. } => ModelProblem::Unpassable(bad),
-            bad => ModelProblem::Connection(bad),
-        })?;
+        let target = sent.target(provider, asked, other, (&model, replaced.is_some()))?;
         let mut headers = sent.headers.clone();
         provider.dresses(&mut headers);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use gateway::ModelSettings;
 use http_body_util::BodyExt;
 use std::sync::atomic::Ordering;
-use types::kinds::model::ModelType;
+use types::kinds::model::{ModelTarget, ModelType};
 
 #[tokio::test]
 async fn an_answer_passes_byte_for_byte_and_is_counted() {
@@ -185,6 +185,44 @@ async fn other_paths_pass_as_they_are() {
     // Beside the server's own pages it must not act as one of them.
     assert!(answer.header("content-security-policy").unwrap().contains("sandbox"));
     assert_eq!(stage.ask("/acme/models/m/v1/models", "").await.text, r#"{"data":[]}"#);
+}
+
+#[tokio::test]
+async fn a_count_of_tokens_is_of_the_provider_s_model() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, r#"{"totalTokens":7}"#)).await;
+    stage.route(model("claude", ModelType::Anthropic, Some(&standin.url)));
+    stage.route(model("gemini", ModelType::Gemini, Some(&standin.url)));
+    let mut named = model("named", ModelType::Gemini, Some(&standin.url));
+    named.provider.as_mut().unwrap().model = None;
+    stage.route(named);
+    for (first, second) in [("v1", "claude"), ("v2", "gemini")] {
+        let mut virtual_model = model(first, ModelType::Openai, None);
+        let target = ModelTarget { model: second.into(), weight: None };
+        virtual_model.routing.targets = Some(vec![target]);
+        stage.route(virtual_model);
+    }
+    let anthropic = "/v1/messages/count_tokens";
+    let gemini = "/v1beta/models/any:countTokens";
+    let contents = r#"{"contents":[]}"#;
+    let renamed = gemini.replace("any", "gpt-x");
+    let (is, filled) = (HI.replace("any", "gpt-x"), r#"{"model":"gpt-x","messages":[]}"#);
+    for (name, path, body, asked_path, asked_body) in [
+        ("claude", anthropic, HI, anthropic, is.as_str()),
+        ("claude", anthropic, r#"{"messages":[]}"#, anthropic, filled),
+        ("v1", anthropic, HI, anthropic, &is),
+        ("gemini", gemini, contents, &renamed, contents),
+        ("v2", gemini, contents, &renamed, contents),
+        ("named", gemini, contents, gemini, contents),
+    ] {
+        let answer = stage.ask(&format!("/acme/models/{name}{path}"), body).await;
+        assert_eq!(answer.status.as_u16(), 200, "{name}: {answer:?}");
+        let (head, body) = standin.asked.lock().last().unwrap().clone();
+        assert_eq!((head.uri.path(), &*body), (asked_path, asked_body.as_bytes()), "{name}");
+    }
+    // One reader could count for one of them, and the provider for the other.
+    let twice = r#"{"model":"a","model":"b"}"#;
+    stage.ask(&format!("/acme/models/claude{anthropic}"), twice).await.is(400, "two ways");
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ impl Fields {
 
 /// Checks and escapes the name of a model. It may have several parts, none of which leads up.
 /// Google also takes names with the kind in front, which is removed.
-fn model_name(name: &str) -> Result<String, BadProvider> {
+pub(super) fn model_name(name: &str) -> Result<String, BadProvider> {
     let name = name.strip_prefix("models/").unwrap_or(name);
     let is_part = |part: &str| !part.is_empty() && !is_dots(part);
     match name.split('/').all(is_part) && !name.contains('\\') {

@@ -13,10 +13,11 @@ pub use paths::Target;
 use crate::catalogue::{Entry, catalogue};
 use crate::dialect::Dialect;
 use crate::operation::Operation;
-use fields::{Fields, Place};
+use fields::{Fields, Place, model_name};
 use headers::Headers;
 use http::{HeaderMap, Uri};
 use paths::Base;
+use std::borrow::Cow;
 use std::fmt;
 use types::models::{ModelProvider, OutsideRequest};
 use types::parts::Sensitive;
@@ -213,6 +214,17 @@ fn only(entry: &'static Entry, fields: &Fields) -> Result<Option<Vec<Dialect>>, 
         }
     });
     dialects.collect::<Result<_, _>>().map(Some)
+}
+
+/// Returns a path of Google's, such as `/v1beta/models/{model}:countTokens`, with another model.
+/// Other paths have none, and stay as they are.
+pub fn with_model<'p>(path: &'p str, model: &str) -> Result<Cow<'p, str>, BadProvider> {
+    let named = path.rsplit_once("/models/").and_then(|(before, named)| {
+        let (_, verb) = named.rsplit_once(':')?;
+        Some((before, verb))
+    });
+    let Some((before, verb)) = named else { return Ok(Cow::Borrowed(path)) };
+    Ok(Cow::Owned(format!("{before}/models/{}:{verb}", model_name(model)?)))
 }
 
 /// Returns the dialect of the operation's body as the caller sent it.

@@ -35,6 +35,17 @@ fn url(of: &ModelProvider, path: &str, model: &str) -> String {
 }
 
 #[test]
+fn a_model_in_a_path_is_replaced() {
+    let replaced = |path: &'static str, model: &str| with_model(path, model).unwrap();
+    let count = "/v1beta/models/mine:countTokens";
+    assert_eq!(replaced(count, "gemini-x"), "/v1beta/models/gemini-x:countTokens");
+    assert_eq!(replaced(count, "models/gemini-x"), "/v1beta/models/gemini-x:countTokens");
+    assert_eq!(replaced("/models/a/b:countTokens", "a?b"), "/models/a%3Fb:countTokens");
+    assert_eq!(replaced("/v1/messages/count_tokens", "m"), "/v1/messages/count_tokens");
+    assert!(with_model(count, "../up").is_err());
+}
+
+#[test]
 fn every_provider_is_asked_at_its_own_address() {
     use ModelType::*;
     let chat = "/chat/completions";
