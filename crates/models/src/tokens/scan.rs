@@ -44,12 +44,7 @@ enum State {
     Escape(Option<Take>),
     /// How many digits were read, and their value.
     Unicode(Option<Take>, u8, u16),
-    Number {
-        value: u64,
-        is_whole: bool,
-    },
-    /// In a number below zero, which is not reported: nothing that is searched for can be negative.
-    Negative,
+    Number,
     /// In `true`, `false` or `null`.
     Literal,
 }
@@ -111,26 +106,7 @@ impl Scan {
                     self.between(*first, sink);
                     bytes = rest;
                 }
-                State::Number { value, is_whole } => match first {
-                    b'0'..=b'9' if is_whole => {
-                        let value =
-                            value.saturating_mul(10).saturating_add(u64::from(first - b'0'));
-                        self.state = State::Number { value, is_whole };
-                        bytes = rest;
-                    }
-                    b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-' => {
-                        self.state = State::Number { value, is_whole: false };
-                        bytes = rest;
-                    }
-                    _ => {
-                        self.state = State::Between;
-                        sink.number(self.path(), value);
-                    }
-                },
-                State::Negative => match first {
-                    b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-' => bytes = rest,
-                    _ => self.state = State::Between,
-                },
+                State::Number => bytes = self.in_number(bytes, sink),
                 State::Literal if first.is_ascii_lowercase() => bytes = rest,
                 State::Literal => self.state = State::Between,
                 State::Escape(take) => {
@@ -173,13 +149,11 @@ impl Scan {
             b'}' | b']' => self.close(sink),
             b',' => self.expects_key = self.in_object(),
             b':' => self.expects_key = false,
-            b'0'..=b'9' => {
+            b'0'..=b'9' | b'-' => {
                 sink.value(self.path(), byte);
-                self.state = State::Number { value: u64::from(byte - b'0'), is_whole: true };
-            }
-            b'-' => {
-                sink.value(self.path(), byte);
-                self.state = State::Negative;
+                self.word.clear();
+                self.word.push(byte);
+                self.state = State::Number;
             }
             b't' | b'f' | b'n' => {
                 sink.value(self.path(), byte);
@@ -258,12 +232,27 @@ impl Scan {
         match take {
             Some(Take::Text) => sink.text(piece),
             Some(Take::Skip) => {}
-            Some(Take::Word) | None => {
-                // Keep one byte too many, so that a name that was cut is not taken for a known one.
-                let room = (WORD_MAX + 1).saturating_sub(self.word.len());
-                self.word.extend_from_slice(&piece[..piece.len().min(room)]);
-            }
+            Some(Take::Word) | None => self.keep(piece),
         }
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        // Keep one byte too many, so that a name that was cut is not taken for a known one.
+        let room = (WORD_MAX + 1).saturating_sub(self.word.len());
+        self.word.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+
+    /// Reads a number up to its end.
+    fn in_number<'b>(&mut self, bytes: &'b [u8], sink: &mut impl Sink) -> &'b [u8] {
+        let is_of_it = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        let end = bytes.iter().position(|byte| !is_of_it(byte));
+        self.keep(&bytes[..end.unwrap_or(bytes.len())]);
+        let Some(end) = end else { return &[] };
+        self.state = State::Between;
+        if let Some(number) = whole(&self.word) {
+            sink.number(self.path(), number);
+        }
+        &bytes[end..]
     }
 
     fn escaped(&mut self, byte: u8, take: Option<Take>, sink: &mut impl Sink) {
@@ -309,6 +298,17 @@ impl Scan {
         let decoded = decoded.and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER);
         self.piece(decoded.encode_utf8(&mut [0; 4]).as_bytes(), take, sink);
     }
+}
+
+/// Returns the whole number that a word of JSON is nearest to. `None` means that it is below zero, is
+/// too large, or was cut: nothing that is searched for can be that.
+fn whole(word: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(word).ok().filter(|text| text.len() <= WORD_MAX)?;
+    if let Ok(whole) = text.parse() {
+        return Some(whole);
+    }
+    let number: f64 = text.parse().ok()?;
+    (number >= 0.0 && number.round() < u64::MAX as f64).then(|| number.round() as u64)
 }
 
 #[cfg(test)]
@@ -374,6 +374,36 @@ mod tests {
         let text = br#"{"usage": {"input_tokens": -1, "output_tokens":-2.5e+3}, "total_tokens":7}"#;
         for cut in 0..text.len() {
             assert_eq!(notes(text, cut).numbers, [(vec![Key::TotalTokens], 7)], "{cut}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_however_they_are_written() {
+        for (written, wanted) in [
+            ("1e3", Some(1000)),
+            ("1.5e3", Some(1500)),
+            ("1E2", Some(100)),
+            ("2500e-2", Some(25)),
+            ("1.2e+1", Some(12)),
+            ("10.0", Some(10)),
+            ("10.7", Some(11)),
+            ("-0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("1e30", None),
+            ("1e999", None),
+            ("-1e-3", None),
+            ("1e", None),
+            ("1-2", None),
+            (&format!("1{}", "0".repeat(WORD_MAX)), None),
+            (&format!("1.{}e3", "0".repeat(WORD_MAX)), None),
+        ] {
+            let text = format!("{{\"usage\":{{\"input_tokens\":{written}}},\"total_tokens\":7}}");
+            let first = wanted.map(|number| (vec![Key::Usage, Key::InputTokens], number));
+            let all: Vec<_> = first.into_iter().chain([(vec![Key::TotalTokens], 7)]).collect();
+            for cut in 0..text.len() {
+                assert_eq!(notes(text.as_bytes(), cut).numbers, all, "{written}, {cut}");
+            }
         }
     }
 

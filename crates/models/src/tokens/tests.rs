@@ -209,6 +209,14 @@ fn numbers_out_of_all_measure_add_up() {
 }
 
 #[test]
+fn usage_with_an_exponent_is_counted_as_it_is_meant() {
+    let answer = r#"{"choices":[],"usage":{"prompt_tokens":1e3,"completion_tokens":1.5e3,"total_tokens":25E2}}"#;
+    assert_eq!(seen(Dialect::OpenAi, answer, 0).usage, Some(usage(1000, 1500, 0, 0, 0)));
+    let answer = r#"{"choices":[],"usage":{"prompt_tokens":1e400}}"#;
+    assert_eq!(seen(Dialect::OpenAi, answer, 0).usage, None);
+}
+
+#[test]
 fn usage_below_zero_is_estimated() {
     let usage = r#""usage":{"prompt_tokens":-1,"completion_tokens":-1,"total_tokens":-2}"#;
     let choice = r#"{"index":0,"message":{"content":"hello world"},"finish_reason":"stop"}"#;
