@@ -22,7 +22,12 @@
 //! A machine whose program was killed cannot end anything: its instances continue to run. If the
 //! program is not back within the lease, others begin the same tasks anew. So the work of a task
 //! may be done twice, but its result is accepted once.
+//!
+//! Each heartbeat also compares what runs here with the rows, and so does the deletion of a workspace
+//! ([`Queue::note_removal`]). What another machine has taken over ends at once; what is gone with its
+//! workspace is asked to end, and has its grace period.
 
+mod compare;
 mod lease;
 mod orders;
 mod round;
@@ -154,9 +159,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             tokio::time::sleep(RETRY_AFTER).await;
         };
         let present = self.runner.present();
-        for id in present.iter().filter(|id| !held.contains_key(id)) {
-            self.remove(id.clone());
-        }
+        let strays = present.iter().filter(|id| !held.contains_key(id)).cloned().collect();
+        self.end_strays(strays).await;
         for (id, task) in held {
             match present.contains(&id) {
                 true => self.assign(id, task).await,
@@ -171,32 +175,6 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         let read = async move { store.read(move |tx| tasks::held(tx, &holder, HELD_MAX)).await };
         let held = self.guarded(read).await?;
         Ok(held.into_iter().filter_map(|task| Some((attempt_of(&task)?, task))).collect())
-    }
-
-    /// Ends tasks that no longer belong to this machine because their workspace is gone or its
-    /// lease was taken. Gives back tasks that it holds only in the rows, after a commit whose
-    /// answer was lost.
-    async fn compare(&mut self) -> Result<(), Error> {
-        let mut held = self.held().await?;
-        let taken = |(id, mine): (&AttemptId, &Mine)| {
-            (matches!(mine.stage, Stage::Running(_)) && !held.contains_key(id)).then(|| id.clone())
-        };
-        for id in self.mine.iter().filter_map(taken).collect::<Vec<_>>() {
-            tracing::warn!(attempt = %id, "a task is not this machine's any more; it is ended");
-            if let Some(Stage::Running(run)) = self
-                .mine
-                .get_mut(&id)
-                .map(|mine| std::mem::replace(&mut mine.stage, Stage::Leaving))
-            {
-                run.abort();
-            }
-            self.remove(id);
-        }
-        held.retain(|id, _| !self.mine.contains_key(id));
-        for (id, task) in held {
-            self.lose(id, task, "the machine does not have it");
-        }
-        Ok(())
     }
 
     /// Waits until there is something to do.
@@ -220,6 +198,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
                 }
                 // Never fails: we hold the store too.
                 _ = self.commits.changed(), if free && !is_quiet => {}
+                () = self.queue.removal() => {
+                    self.compare_or_warn().await;
+                    continue;
+                }
                 () = tokio::time::sleep_until(until) => {}
             }
             // Whoever was quiet first sees whether anything was committed meanwhile.
@@ -316,8 +298,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
                 self.ends.drain(..recorded.len());
                 recorded.into_iter().for_each(|id| self.recorded(id));
                 self.follow(done, wanted).await;
-                if renews && let Err(error) = self.compare().await {
-                    tracing::warn!(%error, "the tasks of this machine cannot be read");
+                if renews {
+                    self.compare_or_warn().await;
                 }
             }
             Err(error) => {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use store::executions::{self, Counts, Execution, Phase, claims, holders, tasks};
 use store::{Error, Store, Tx};
+use tokio::sync::Notify;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 use types::instance::{AttemptId, WorkEnd};
 use types::{KindName, Timestamp};
@@ -53,6 +54,8 @@ struct Inner {
     settings: Settings,
     hooks: Vec<Arc<dyn Hooks>>,
     asked: Daily,
+    /// Wakes the dispatcher when a workspace was deleted.
+    removal: Notify,
 }
 
 impl fmt::Debug for Queue {
@@ -125,7 +128,7 @@ pub enum StartError {
 
 impl Queue {
     pub fn new(settings: Settings, hooks: Vec<Arc<dyn Hooks>>) -> Self {
-        Self(Arc::new(Inner { settings, hooks, asked: Daily::default() }))
+        Self(Arc::new(Inner { settings, hooks, asked: Daily::default(), removal: Notify::new() }))
     }
 
     pub fn settings(&self) -> &Settings {
@@ -134,6 +137,17 @@ impl Queue {
 
     pub(crate) fn hooks(&self) -> impl Iterator<Item = &dyn Hooks> {
         self.0.hooks.iter().map(|hooks| &**hooks)
+    }
+
+    /// Tells the dispatcher that a workspace was deleted, so that it ends the tasks that went with
+    /// it. It finds them with its next heartbeat anyway.
+    pub fn note_removal(&self) {
+        self.0.removal.notify_one();
+    }
+
+    /// Waits until a workspace was deleted.
+    pub(crate) async fn removal(&self) {
+        self.0.removal.notified().await;
     }
 
     /// Creates an execution. Machines learn of it when the transaction commits.

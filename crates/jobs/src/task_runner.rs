@@ -22,6 +22,12 @@ pub trait TaskRunner<A>: Send + Sync + 'static {
     /// there is no such attempt.
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()>;
 
+    /// Asks an attempt to end, waits until it has or its grace period is over, and removes
+    /// everything of it. Nobody wants its outcome any more.
+    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+        self.abandon(id)
+    }
+
     /// Returns the attempts on this machine, including those that have ended.
     fn present(&self) -> Vec<AttemptId>;
 }

@@ -458,3 +458,27 @@ async fn what_nobody_holds_any_more_is_removed_at_the_start() {
         .expect("it is removed")
         .expect("a machine");
 }
+
+#[tokio::test]
+async fn the_tasks_of_a_deleted_workspace_are_asked_to_end_at_once() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))));
+    let hour = Duration::from_hours(1);
+    let jobs = jobs::Settings { heartbeat: hour, lease: 3 * hour, ..impatient().jobs };
+    let settings = control::Settings { jobs, ..impatient() };
+    let cloud = Cloud::start_on_machine(machine.clone(), settings).await;
+    machine.close();
+    cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    cloud.post("/v0/jobs?workspace=team", job(json!({"image": IMAGE}))).await.ok();
+    cloud.post(&format!("{EXECUTIONS}?workspace=team"), json!({"tasks": [{}]})).await.ok();
+    let task = machine.until_launched(1).await.remove(0).instance;
+    cloud.delete("/v0/workspaces/team").await.ok();
+    let minute = Duration::from_secs(60);
+    let mut ended = machine.ended.subscribe();
+    let asked = ended.wait_for(|ended| ended.get(&task) == Some(&Outcome::Interrupted));
+    tokio::time::timeout(minute, asked).await.expect("it is asked to end").expect("a machine");
+    assert!(machine.retired.borrow().is_empty(), "it has its grace period");
+    machine.open();
+    let mut retired = machine.retired.subscribe();
+    let retired = retired.wait_for(|retired| *retired == [task.to_string()]);
+    tokio::time::timeout(minute, retired).await.expect("it is removed").expect("a machine");
+}

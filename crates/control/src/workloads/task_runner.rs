@@ -21,6 +21,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// A task times out by itself. If it has not reported its end this long after that, it is killed
 /// from outside.
 const LATE: Duration = Duration::from_secs(60);
+/// How much longer than its grace period a task that is asked to end may take to say that it has.
+const SAY_SO: Duration = Duration::from_secs(2);
 /// How long an attempt that has ended may stay awake. Usually its outcome is stored, and the attempt
 /// removed, long before.
 const REST_AFTER: Duration = Duration::from_secs(1);
@@ -134,6 +136,24 @@ impl Instances {
         });
     }
 
+    /// Asks a task to end, and waits for that slightly longer than its grace period.
+    async fn interrupt(&self, instance: &InstanceName) {
+        if !self.machine.runs(instance) {
+            return;
+        }
+        if let Err(fault) = self.machine.interrupt(instance).await {
+            tracing::debug!(%fault, %instance, "a task cannot be asked to end");
+            return;
+        }
+        let (pieces, mut printed) = mpsc::channel(output::PIECES_MAX);
+        let ended = self.machine.attend(instance, 0, pieces);
+        // Nobody keeps its output, but it has to be taken, or the end does not come.
+        let unread = async { while printed.recv().await.is_some() {} };
+        let both = async { tokio::join!(ended, unread) };
+        // However it has ended, it is removed.
+        let _ = tokio::time::timeout(GRACE + SAY_SO, both).await;
+    }
+
     /// Returns the log writer of an attempt, which continues what an earlier run of this program
     /// stored.
     async fn tape(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> LogWriter {
@@ -171,6 +191,13 @@ impl TaskRunner<Assignment> for Instances {
         Box::pin(async move {
             self.found.lock().remove(id);
             instances::retire(&*self.machine, &InstanceName::of_task(id)).await;
+        })
+    }
+
+    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+        Box::pin(async move {
+            self.interrupt(&InstanceName::of_task(id)).await;
+            self.abandon(id).await;
         })
     }
 

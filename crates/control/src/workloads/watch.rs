@@ -152,6 +152,9 @@ fn is_set_aside(error: &Error, kind: KindName, id: &ResourceId) -> bool {
 async fn apply(control: &Control, changes: Vec<Change>) -> Result<(), Error> {
     let (mut seen, mut wanted) = (HashSet::new(), Vec::new());
     for change in changes {
+        if change.kind == "workspace" && change.act == Act::Deleted {
+            control.queue.note_removal();
+        }
         let concerned = match concerned(control, &change).await {
             Err(error) if !rows::may_pass(&error) => {
                 tracing::error!(%error, kind = change.kind, id = change.resource_id, "what a change concerns cannot be read; it is left out");

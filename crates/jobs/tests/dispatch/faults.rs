@@ -124,6 +124,7 @@ async fn tasks_of_a_machine_that_went_away_are_run_by_another(stage: Stage) {
     let _program = Program::start(&stage, &dead, short_lease());
     dead.has_abandoned(4).await;
     assert_eq!(stage.execution(&id).await, end);
+    assert!(dead.dismissed.lock().is_empty(), "another machine did not wait for their end");
 }
 
 async fn a_machine_that_cannot_renew_its_lease_ends_its_tasks(stage: Stage) {

@@ -6,8 +6,10 @@ mod room;
 mod speed;
 mod stage;
 
-use jobs::failure_of_row;
+use jobs::{Settings, failure_of_row};
 use stage::{Machine, Program, Stage, new, settings};
+use std::time::Duration;
+use store::Tx;
 use store::executions::Phase;
 use store::executions::tasks::State;
 use types::ids::WorkspaceId;
@@ -39,6 +41,7 @@ on_both!(
     a_cancelled_execution_that_never_began_ends_at_once,
     a_few_tasks_do_not_wait_for_very_many,
     tasks_of_a_deleted_workspace_are_ended,
+    tasks_of_a_deleted_workspace_do_not_run_until_the_next_heartbeat,
     what_is_old_is_forgotten,
 );
 
@@ -154,15 +157,30 @@ async fn tasks_of_a_deleted_workspace_are_ended(stage: Stage) {
     let machine = Machine::ready("here");
     machine.close();
     let _program = Program::start(&stage, &machine, settings());
+    doom(&stage, &machine).await;
+    machine.has_abandoned(2).await;
+    assert_eq!(machine.dismissed.lock().len(), 2, "they were not asked to end first");
+}
+
+async fn tasks_of_a_deleted_workspace_do_not_run_until_the_next_heartbeat(stage: Stage) {
+    let machine = Machine::ready("here");
+    machine.close();
+    let hour = Duration::from_hours(1);
+    let rare = Settings { heartbeat: hour, lease: 3 * hour, ..settings() };
+    let program = Program::start(&stage, &machine, rare);
+    doom(&stage, &machine).await;
+    program.queue.note_removal();
+    machine.has_abandoned(2).await;
+    assert_eq!(machine.dismissed.lock().len(), 2, "they were not asked to end first");
+}
+
+/// Has a machine begin two tasks, and deletes all that their workspace has.
+async fn doom(stage: &Stage, machine: &Machine) {
     let id = stage.start(new("doomed", 2)).await;
     machine.has_begun(2).await;
     let workspace = stage.execution(&id).await.workspace;
-    stage
-        .store
-        .write(move |tx| store::resources::clear_workspace(tx, &workspace, 100))
-        .await
-        .unwrap();
-    machine.has_abandoned(2).await;
+    let clear = move |tx: &mut Tx<'_>| store::resources::clear_workspace(tx, &workspace, 100);
+    stage.store.write(clear).await.unwrap();
 }
 
 async fn what_is_old_is_forgotten(stage: Stage) {

@@ -216,6 +216,8 @@ pub struct Machine {
     /// How often each attempt was begun.
     pub begun: watch::Sender<BTreeMap<AttemptId, usize>>,
     pub abandoned: watch::Sender<Vec<AttemptId>>,
+    /// The attempts that were asked to end first.
+    pub dismissed: Mutex<Vec<AttemptId>>,
     pub at_once: Mutex<(usize, usize)>,
     world: World,
 }
@@ -232,6 +234,7 @@ impl Machine {
             instances: Mutex::default(),
             begun: watch::Sender::default(),
             abandoned: watch::Sender::default(),
+            dismissed: Mutex::default(),
             at_once: Mutex::default(),
             world: world(),
         })
@@ -308,6 +311,11 @@ impl TaskRunner<Assignment> for Machine {
         })
     }
 
+    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+        self.dismissed.lock().push(id.clone());
+        self.abandon(id)
+    }
+
     fn present(&self) -> Vec<AttemptId> {
         self.instances.lock().keys().cloned().collect()
     }
@@ -315,16 +323,16 @@ impl TaskRunner<Assignment> for Machine {
 
 /// A program that takes tasks for a machine. Dropping it is like killing it.
 pub struct Program {
+    pub queue: Queue,
     task: JoinHandle<()>,
     ending: CancellationToken,
 }
 
 impl Program {
     pub fn start(stage: &Stage, machine: &Arc<Machine>, settings: Settings) -> Self {
-        let ending = CancellationToken::new();
-        let run =
-            jobs::run(stage.store.clone(), stage.queue(settings), machine.clone(), ending.clone());
-        Self { task: tokio::spawn(run), ending }
+        let (queue, ending) = (stage.queue(settings), CancellationToken::new());
+        let run = jobs::run(stage.store.clone(), queue.clone(), machine.clone(), ending.clone());
+        Self { queue, task: tokio::spawn(run), ending }
     }
 
     pub async fn stop(mut self) {

@@ -38,7 +38,7 @@ pub struct Pretended {
     name: &'static str,
     instances: Mutex<BTreeMap<InstanceName, Option<Outcome>>>,
     /// Outcomes of replicas that have ended; all others are running.
-    ended: watch::Sender<BTreeMap<InstanceName, Outcome>>,
+    pub ended: watch::Sender<BTreeMap<InstanceName, Outcome>>,
     /// Whether the private image is on the machine.
     fetched: AtomicBool,
     /// The workspaces' own registry, which is real.
