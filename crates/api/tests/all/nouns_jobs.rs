@@ -212,6 +212,7 @@ async fn what_cannot_be_run_is_refused() {
         (json!({"tasks": [{}], "memory": 2048}), "memory"),
         (json!({"tasks": [{}], "id": "one", "executionId": "two"}), "id"),
         (json!({"tasks": [{}], "env": {"TASK_INDEX": "7"}}), "`env.TASK_INDEX` is reserved"),
+        (json!({"tasks": [{}], "env": {"MODE": "x".repeat(131_067)}}), "131070 bytes at most"),
         (json!({"tasks": [{}], "executionId": "a/b"}), "executionId"),
     ] {
         let answer = cloud.post(EXECUTIONS, body.clone()).await;

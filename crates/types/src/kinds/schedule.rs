@@ -1,6 +1,8 @@
 //! Schedules of a sandbox: commands that are started in it at set times.
 
-use crate::parts::{Cron, Head, Sensitive, TextMap, check_env_name, duration, limits, visit_map};
+use crate::parts::{
+    Cron, Head, Sensitive, TextMap, check_env_name, check_env_value, duration, limits, visit_map,
+};
 use crate::{Kind, KindName, Naming, Problems, Stamp, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -94,11 +96,7 @@ impl Kind for Schedule {
         problems.require(!command.contains('\0'), "input.command", "must not hold a zero byte");
         for (name, value) in input.env.iter().flat_map(|Sensitive(env)| env) {
             check_env_name(name, "input.env", problems);
-            problems.require(
-                !value.contains('\0'),
-                format!("input.env.{name}"),
-                "must not hold a zero byte",
-            );
+            check_env_value(name, value, &format!("input.env.{name}"), problems);
         }
     }
 
@@ -168,5 +166,33 @@ impl Schedule {
             ScheduleType::At => value.parse().ok().filter(|_| !fired),
             ScheduleType::Sleep => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_with_which_no_program_can_be_started_is_a_problem() {
+        let is_taken = |bytes| {
+            let env = Some(Sensitive(TextMap::from([("MODE".to_owned(), "x".repeat(bytes))])));
+            let command = Some("true".to_owned());
+            let input = SandboxScheduleInput { command, env, ..SandboxScheduleInput::default() };
+            let (kind, value) = (Some(ScheduleType::Cron), Some("* * * * *".to_owned()));
+            let schedule = Schedule {
+                id: None,
+                input: Some(input),
+                max_executions: None,
+                kind,
+                value,
+                created_at: None,
+                sandbox: None,
+            };
+            let mut problems = Problems::default();
+            schedule.check(&mut problems);
+            problems.is_empty()
+        };
+        assert_eq!([is_taken(131_066), is_taken(131_067)], [true, false]);
     }
 }

@@ -82,16 +82,7 @@ impl Env {
                 "is set twice",
             );
             let value = env.value.as_deref().unwrap_or_default();
-            problems.require(
-                !value.contains('\0'),
-                format!("{at}.value"),
-                "must not hold a zero byte",
-            );
-            problems.require(
-                name.len() + value.len() <= BYTES_MAX,
-                format!("{at}.value"),
-                format!("must be shorter: with its name, {BYTES_MAX} bytes at most"),
-            );
+            check_value(name, value, &format!("{at}.value"), problems);
         }
     }
 
@@ -128,6 +119,16 @@ pub fn check_name(name: &str, field: &str, problems: &mut Problems) {
     } else if is_reserved(name) {
         problems.add(field, "is reserved: the platform sets it");
     }
+}
+
+/// Checks that a program can be started with a variable of this value.
+pub fn check_value(name: &str, value: &str, field: &str, problems: &mut Problems) {
+    problems.require(!value.contains('\0'), field, "must not hold a zero byte");
+    problems.require(
+        name.len() + value.len() <= BYTES_MAX,
+        field,
+        format!("must be shorter: with its name, {BYTES_MAX} bytes at most"),
+    );
 }
 
 fn is_reserved(name: &str) -> bool {

@@ -25,7 +25,7 @@ mod volume;
 pub use building::Building;
 pub use cron::Cron;
 pub use deployment::{Deployment, Needs, Served};
-pub use env::{Env, check_name as check_env_name};
+pub use env::{Env, check_name as check_env_name, check_value as check_env_value};
 pub use event::{CoreEvent, Lifecycle, Of, Status};
 pub use metadata::{Head, Metadata, Stamped};
 pub use page::{Page, PaginationMeta};

@@ -1,7 +1,7 @@
 //! Executions of jobs and their tasks.
 
 use super::Free;
-use crate::parts::{Sensitive, TextMap, check_env_name, limits};
+use crate::parts::{Sensitive, TextMap, check_env_name, check_env_value, limits};
 use crate::{Problems, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,12 +40,9 @@ impl CreateJobExecutionRequest {
     /// Checks the rules that a schema cannot express.
     pub fn check(&self, problems: &mut Problems) {
         for (name, value) in self.env.iter().flat_map(|Sensitive(env)| env) {
-            check_env_name(name, &format!("env.{name}"), problems);
-            problems.require(
-                !value.contains('\0'),
-                format!("env.{name}"),
-                "must not hold a zero byte",
-            );
+            let field = format!("env.{name}");
+            check_env_name(name, &field, problems);
+            check_env_value(name, value, &field, problems);
         }
     }
 }
