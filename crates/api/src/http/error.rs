@@ -117,9 +117,21 @@ impl Error {
         }
     }
 
-    /// Returns the refusal to be logged. Other mistakes of callers are not logged, and internal
-    /// failures are logged separately with their cause.
+    /// Logs a failure inside the server with its cause. Other errors are the caller's, or those of
+    /// a tenant's own provider, who is told; or strangers can cause as many as they like, so that
+    /// [`Self::refusal`] has them.
+    pub(crate) fn log_failure(&self, status: StatusCode) {
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(error = self as &dyn std::error::Error, "a request failed");
+        }
+    }
+
+    /// Returns the refusal to be logged, at the limited rate of such lines. Other mistakes of callers
+    /// are not logged. While the database is away or full, every request is refused for that.
     pub(crate) fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE) {
+            return Some(Refusal::new(name, types::chain(self)));
+        }
         let refuses = [
             StatusCode::UNAUTHORIZED,
             StatusCode::FORBIDDEN,
@@ -267,11 +279,7 @@ fn denied_case(denied: &Denied) -> (StatusCode, &'static str) {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, name) = self.case();
-        // A failure of a tenant's own provider is reported to the tenant, not logged.
-        let elsewhere = matches!(status, StatusCode::NOT_IMPLEMENTED | StatusCode::BAD_GATEWAY);
-        if status.is_server_error() && !elsewhere {
-            tracing::error!(error = &self as &dyn std::error::Error, "a request failed");
-        }
+        self.log_failure(status);
         let decision = match &self {
             Self::Control(decision) => Some(decision),
             _ => None,
@@ -302,6 +310,36 @@ impl IntoResponse for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    /// Counts the lines that are written to the log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
 
     #[test]
     fn whoever_asks_while_the_database_goes_away_may_ask_again() {
@@ -319,5 +357,26 @@ mod tests {
         let failed = Error::from(store::Error::Database(broken()));
         assert_eq!(failed.case().0, StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(failed.retry_after_s(), None);
+    }
+
+    #[test]
+    fn what_strangers_can_cause_while_the_database_is_away_is_logged_at_a_limited_rate() {
+        let broken = || Box::new(std::io::Error::other("no route to it"));
+        let lines = |error: store::Error| {
+            let lines = Lines::default();
+            let answer = || Error::from(error).into_response();
+            let response = tracing::subscriber::with_default(lines.clone(), answer);
+            let refusal = response.extensions().get::<Refusal>().cloned();
+            (lines.0.load(Ordering::Relaxed), refusal.map(|refusal| refusal.message))
+        };
+        for error in [store::Error::Unreachable(Some(broken())), store::Error::Full(broken())] {
+            let (written, refusal) = lines(error);
+            assert!(
+                refusal.is_some_and(|why| why.contains("no route to it")),
+                "why, for operators"
+            );
+            assert_eq!(written, 0);
+        }
+        assert_eq!(lines(store::Error::Database(broken())), (1, None));
     }
 }

@@ -68,12 +68,14 @@ pub(super) fn wrong(status: StatusCode, title: &str, text: &str) -> Response {
 
 /// Builds a page for a failure of the store.
 pub(super) fn failed(error: &store::Error) -> Response {
-    let mut page = broken(error);
-    if error.is_away() {
-        let text = "The server cannot ask its database at the moment. Try again shortly.";
-        page = wrong(StatusCode::SERVICE_UNAVAILABLE, "Not at the moment", text);
-        page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    if !error.is_away() {
+        return broken(error);
     }
+    let text = "The server cannot ask its database at the moment. Try again shortly.";
+    let mut page = wrong(StatusCode::SERVICE_UNAVAILABLE, "Not at the moment", text);
+    page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    // Strangers can cause as many of these as they like, so they are logged at a limited rate.
+    page.extensions_mut().insert(Refusal::new("unavailable", types::chain(error)));
     page
 }
 
@@ -143,6 +145,7 @@ mod tests {
             let page = failed(&away);
             assert_eq!(page.status(), StatusCode::SERVICE_UNAVAILABLE);
             assert_eq!(page.headers()[header::RETRY_AFTER], "1");
+            assert!(page.extensions().get::<Refusal>().is_some());
         }
         let broken = failed(&store::Error::Unusable("broken".into()));
         assert_eq!(broken.status(), StatusCode::INTERNAL_SERVER_ERROR);

@@ -14,7 +14,7 @@ pub(super) struct Refusal {
     code: &'static str,
     message: String,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// The refusal to be logged, if the caller lacks the right.
+    /// The refusal to be logged, if the caller lacks the right, or the server its database.
     noted: Option<Box<types::error::Refusal>>,
     /// What is wrong with the token, in the terms of the token protocol.
     pub(super) token_fault: Option<&'static str>,
@@ -122,9 +122,7 @@ pub(super) fn range(size: u64) -> HeaderValue {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let (status, name) = error.case();
-        if status.is_server_error() {
-            tracing::error!(error = &error as &dyn std::error::Error, "a request failed");
-        }
+        error.log_failure(status);
         let code = match status {
             StatusCode::UNAUTHORIZED => "UNAUTHORIZED",
             StatusCode::FORBIDDEN
