@@ -87,6 +87,35 @@ fn a_disabled_sandbox_answers_nothing_and_is_as_it_was_afterwards() {
 }
 
 #[test]
+fn whoever_is_connected_keeps_no_sandbox_awake_that_is_to_sleep_or_to_end() {
+    // It sleeps only if it is put to sleep.
+    let mut place = Place::new("1h");
+    let (server, client) = place.start();
+    for (name, end) in [("rested", "1h"), ("short", "15s")] {
+        client.create(name, &json!({"runtime": {"ttl": end}}));
+        let long = json!({"command": "sleep 1000", "name": "long", "timeout": 0});
+        client.done("POST", &format!("/main/sandboxes/{name}/process"), Some(&long));
+        let path = format!("/main/sandboxes/{name}/process/long/logs/stream");
+        let stream = client.open(&path);
+        if name == "rested" {
+            let off = json!({"enabled": false, "runtime": {"ttl": end}});
+            let off = client.done("PUT", "/v0/sandboxes/rested", Some(&body(name, &off)));
+            assert_eq!(off["status"], "DEACTIVATED");
+            eventually("it sleeps", || client.get(name)["state"] == "STANDBY");
+        } else {
+            eventually("it has ended", || client.get(name)["status"] == "TERMINATED");
+        }
+        // Or it breaks: either way it ends in time.
+        let ended = std::io::read_to_string(stream);
+        assert!(!ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+    }
+    let on = json!({"runtime": {"ttl": "1h"}});
+    client.done("PUT", "/v0/sandboxes/rested", Some(&body("rested", &on)));
+    assert_eq!(client.run("rested", "echo here"), "here\n");
+    place.clear(server, &client);
+}
+
+#[test]
 fn a_sandbox_that_runs_out_of_memory_says_so_and_can_be_made_anew() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();

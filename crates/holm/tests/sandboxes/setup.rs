@@ -3,7 +3,7 @@
 use images::{Config, Settings, Store};
 use reqwest::blocking;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -216,6 +216,19 @@ impl Client {
             format!("host: holm\r\nauthorization: Bearer {key}\r\ncontent-length: {}", body.len());
         write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
         std::thread::sleep(Duration::from_millis(stay_ms));
+    }
+
+    /// Sends a request and returns the connection once the answer to it begins.
+    pub(crate) fn open(&self, path: &str) -> std::net::TcpStream {
+        let address = self.base.trim_start_matches("http://");
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("host: holm\r\nauthorization: Bearer {}\r\nconnection: close", self.key);
+        write!(stream, "GET {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(start, *b"HTTP/1.1 200");
+        stream
     }
 
     #[track_caller]
