@@ -57,12 +57,13 @@ impl<'h> Holder<'h> {
     }
 
     /// Takes the volumes that are mounted and not yet taken, and gives back those that `old`, the
-    /// holder's earlier wish, had in addition.
+    /// holder's earlier wish, had in addition. What serves keeps its own until something else does.
     pub(crate) fn take(
         &self,
         context: &Context,
         tx: &mut Tx<'_>,
         old: Option<&Self>,
+        serving: Option<&Self>,
     ) -> Result<(), Error> {
         self.require_keeper(context)?;
         for name in self.names() {
@@ -73,8 +74,19 @@ impl<'h> Holder<'h> {
             }
             self.take_one(context, tx, name)?;
         }
-        let gone = old.into_iter().flat_map(Self::names);
-        self.give_back(context, tx, gone.filter(|name| self.names().all(|kept| kept != *name)))
+        let kept: Vec<&Self> = serving.into_iter().chain([self]).collect();
+        old.map_or(Ok(()), |old| old.leave_but(context, tx, &kept))
+    }
+
+    /// Gives back the volumes that none of these, other wishes of the same holder, has.
+    pub(crate) fn leave_but(
+        &self,
+        context: &Context,
+        tx: &mut Tx<'_>,
+        others: &[&Self],
+    ) -> Result<(), Error> {
+        let is_kept = |name: &str| others.iter().any(|other| other.names().any(|had| had == name));
+        self.give_back(context, tx, self.names().filter(|name| !is_kept(name)))
     }
 
     /// Gives back all volumes, because the holder is about to be deleted.

@@ -2,14 +2,15 @@
 
 use crate::attachments::Holder;
 use crate::context::Context;
-use crate::engine::{Draft, Held, Managed};
+use crate::engine::{self, Draft, Held, Managed};
 use crate::error::Error;
 use crate::executions::triggered::take_addresses;
 use store::Tx;
 use types::Kind;
+use types::ids::ResourceId;
 use types::kinds::Agent;
 use types::kinds::policy::PolicyResourceType;
-use types::parts::Lifecycle;
+use types::parts::{Deployment, Lifecycle};
 
 impl Managed for Agent {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
@@ -29,7 +30,9 @@ impl Managed for Agent {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         super::require_place(context, tx, draft.wish, PolicyResourceType::Agent)?;
         let old = draft.old.map(Holder::agent);
-        Holder::agent(draft.wish).take(context, tx, old.as_ref())
+        let serving = serving(context, tx, draft.id, draft.state)?;
+        let serving = serving.as_ref().map(Holder::agent);
+        Holder::agent(draft.wish).take(context, tx, old.as_ref(), serving.as_ref())
     }
 
     fn follow(context: &Context, tx: &mut Tx<'_>, wish: &Self) -> Result<(), Error> {
@@ -38,6 +41,20 @@ impl Managed for Agent {
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         Holder::agent(&held.wish).leave(context, tx)?;
+        if let Some(serving) = serving(context, tx, &held.row.id, &held.state)? {
+            Holder::agent(&serving).leave(context, tx)?;
+        }
         super::release_triggered(context, tx, held)
     }
+}
+
+/// Returns the wish of the revision that serves, which may mount volumes that the newest does not.
+fn serving(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    state: &Deployment,
+) -> Result<Option<Agent>, Error> {
+    let Some(revision) = state.serves() else { return Ok(None) };
+    engine::wish_of(context, tx, id, revision)
 }

@@ -56,7 +56,7 @@ impl Managed for Sandbox {
         }
         if draft.old.is_none() {
             egress::require_gateway(context, tx, draft.wish)?;
-            Holder::sandbox(draft.wish).take(context, tx, None)?;
+            Holder::sandbox(draft.wish).take(context, tx, None, None)?;
         }
         Ok(())
     }

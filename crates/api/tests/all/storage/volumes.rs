@@ -3,7 +3,7 @@
 use crate::common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use crate::common::volumes::PretendedVolumes;
 use crate::common::{Cloud, settings};
-use control::machine::Machine;
+use control::machine::{Launch, LaunchFault, Machine};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -274,10 +274,46 @@ async fn an_agent_has_its_volume_alone_and_its_revisions_take_turns() {
     cloud.until("/v0/agents/bot", |it| it["status"] == "DEPLOYED").await;
 
     cloud.put("/v0/agents/bot", agent("other", next)).await.ok();
-    assert!(attached_to("disk").await.is_null());
     assert_eq!(attached_to("other").await, "agent:bot");
+    cloud.until("/v0/agents/bot", |it| it["status"] == "DEPLOYED").await;
+    assert!(attached_to("disk").await.is_null());
     cloud.delete("/v0/agents/bot").await.ok();
     assert!(attached_to("other").await.is_null());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_stays_with_the_revision_that_serves() {
+    let volumes = PretendedVolumes::new(2_000);
+    let fails_without = |launch: &Launch| match launch.volumes.is_empty() {
+        true => Err(LaunchFault::Broken("it needs its files".to_owned())),
+        false => Ok(Outcome::SUCCESS),
+    };
+    let machine = Arc::new(Pretended::new(fails_without).with_volumes(&volumes));
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    let disk = json!({"metadata": {"name": "disk"}, "spec": {"size": 100, "region": "local"}});
+    cloud.post("/v0/volumes", disk).await.ok();
+    let attached_to =
+        async || cloud.get("/v0/volumes/disk").await.ok()["state"]["attachedTo"].clone();
+    cloud.post("/v0/agents", agent("disk", json!({"minScale": 1}))).await.ok();
+    cloud.until("/v0/agents/bot", |it| it["status"] == "DEPLOYED").await;
+
+    let mut without = agent("disk", json!({"minScale": 2, "maxScale": 2}));
+    without["spec"]["volumes"] = json!([]);
+    for runtime in [json!(1000), json!(1001)] {
+        without["spec"]["runtime"]["memory"] = runtime;
+        cloud.put("/v0/agents/bot", without.clone()).await.ok();
+        cloud.until("/v0/agents/bot", |it| it["status"] == "FAILED").await;
+        assert_eq!(attached_to().await, "agent:bot");
+        cloud.delete("/v0/volumes/disk").await.refused(409);
+    }
+    let serving = machine.until(|all| all.last().is_some_and(|last| !last.volumes.is_empty()));
+    assert_eq!(serving.await.last().unwrap().volumes.len(), 1, "what served starts again");
+
+    without["spec"]["enabled"] = json!(false);
+    cloud.put("/v0/agents/bot", without).await.ok();
+    cloud.until("/v0/agents/bot", |it| it["status"] == "DEACTIVATED").await;
+    assert!(attached_to().await.is_null());
+    cloud.delete("/v0/volumes/disk").await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

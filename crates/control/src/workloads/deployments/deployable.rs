@@ -29,6 +29,9 @@ pub(super) trait Deployable:
     /// Returns the least and the most replicas that the wish asks for.
     fn scale(&self) -> (Option<i64>, Option<i64>);
 
+    /// Whether it can mount volumes.
+    const MOUNTS_VOLUMES: bool = false;
+
     /// Returns the holder of the volumes that its replica mounts. With volumes there is one replica
     /// at a time, of whichever revision.
     fn holder(&self) -> Option<Holder<'_>> {
@@ -123,6 +126,8 @@ fn given(text: Option<&str>) -> Option<&str> {
 }
 
 impl Deployable for Agent {
+    const MOUNTS_VOLUMES: bool = true;
+
     requested!();
 
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {

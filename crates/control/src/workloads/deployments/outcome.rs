@@ -60,7 +60,13 @@ pub(super) async fn apply<K: Deployable>(
     let done = change::<K>(control, id, move |context, tx, held| match &planned {
         Change::Switch(to) => switch(context, tx, held, to),
         Change::Prove(canary) => prove(context, tx, held, canary),
-        Change::SayOff => Ok(say_off(held, context.world().now())),
+        Change::SayOff => {
+            let off = say_off(held, context.world().now());
+            if off.is_some() {
+                give_back_volumes(context, tx, held, None)?;
+            }
+            Ok(off)
+        }
         Change::SayBound => say_bound(held, context.world().now()),
     });
     Ok(done.await?.is_some())
@@ -77,6 +83,7 @@ fn switch<K: Deployable>(
         return Ok(None);
     }
     let Some((port, generation)) = of_revision(context, tx, held, to)? else { return Ok(None) };
+    give_back_volumes(context, tx, held, Some(to))?;
     let mut state = held.state.clone();
     state.serving = Some(Served { revision: to.to_owned(), port });
     let message = match generation {
@@ -89,6 +96,24 @@ fn switch<K: Deployable>(
     let now = context.world().now();
     state.lifecycle.record_of(Of::Revision(to), DEPLOYMENT, Status::Deployed, message, now);
     Ok(Some(state))
+}
+
+/// Gives back the volumes of what has served until now, unless the wish or what serves next has
+/// them too.
+fn give_back_volumes<K: Deployable>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    next: Option<&str>,
+) -> Result<(), Error> {
+    let Some(revision) = held.state.serves().filter(|_| K::MOUNTS_VOLUMES) else { return Ok(()) };
+    let mut wish_of = |revision| engine::wish_of::<K>(context, tx, &held.row.id, revision);
+    let Some(before) = wish_of(revision)? else { return Ok(()) };
+    let next = next.map(wish_of).transpose()?.flatten();
+    let Some(holder) = before.holder() else { return Ok(()) };
+    let others = [held.wish.holder(), next.as_ref().and_then(Deployable::holder)];
+    let others: Vec<_> = others.iter().flatten().collect();
+    holder.leave_but(context, tx, &others)
 }
 
 /// Says that fewer replicas run than a wish asks for.
@@ -251,7 +276,7 @@ fn note_end<K: Deployable>(
     let next = held.wish.revisions().active.as_deref() == Some(revision);
     let events = &mut state.lifecycle;
     if proven {
-        let times = if ends == 1 { String::new() } else { format!(" (the {ends}th in a row)") };
+        let times = if ends == 1 { String::new() } else { format!(" ({ends} times in a row)") };
         let message = format!(
             "a replica has ended{times}: {why}; another may start in {} s",
             pause.as_secs()

@@ -39,6 +39,8 @@ struct Case<K: types::Kind> {
     held: Held<K>,
     /// The only machine that has what it begins with or mounts, if there is such.
     required: Option<String>,
+    /// Whether what serves, or is to serve, mounts volumes, which have one writer.
+    mounts_volumes: bool,
 }
 
 pub(super) async fn reconcile<K: Deployable>(
@@ -99,9 +101,22 @@ async fn read<K: Deployable>(control: &Control, id: &ResourceId) -> Result<Optio
         let begins = program.and_then(|program| program.snapshot);
         let holder = held.wish.holder();
         let required = placement::required(&context, tx, begins.as_ref(), holder.as_ref())?;
-        Ok::<_, Error>(Some(Case { context, workspace, held, required }))
+        let mounts_volumes = holder.is_some() || serving_mounts_volumes(&context, tx, &held)?;
+        Ok::<_, Error>(Some(Case { context, workspace, held, required, mounts_volumes }))
     };
     control.store.read(work).await
+}
+
+fn serving_mounts_volumes<K: Deployable>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+) -> Result<bool, Error> {
+    let Some(revision) = held.state.serves().filter(|_| K::MOUNTS_VOLUMES) else {
+        return Ok(false);
+    };
+    let serving = engine::wish_of::<K>(context, tx, &held.row.id, revision)?;
+    Ok(serving.is_some_and(|wish| wish.holder().is_some()))
 }
 
 /// Ends all replicas of a deployment that does not run here.
@@ -249,7 +264,7 @@ fn situation<K: Deployable>(control: &Control, case: &Case<K>) -> Situation {
         proven: state.canary.clone(),
         failed: state.failed.iter().cloned().collect(),
         scale: route::scale(control, &case.held.wish),
-        alone: case.held.wish.holder().is_some(),
+        alone: case.mounts_volumes,
         replicas,
         demands,
         pauses,
