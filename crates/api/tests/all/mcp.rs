@@ -44,6 +44,9 @@ async fn every_operation_is_a_tool_that_can_be_called() {
     );
     let page = speak(&cloud, &key, call("ListAgents", json!({"limit": 1}))).await.ok();
     assert_eq!(page["result"]["structuredContent"]["meta"]["total"], 1);
+    let nulls = json!({"workspace": null, "limit": null, "cursor": null});
+    let page = speak(&cloud, &key, call("ListAgents", nulls)).await.ok();
+    assert_eq!(page["result"]["structuredContent"]["meta"]["total"], 1, "{page}");
     // Clients accept only objects.
     let bare = speak(&cloud, &key, call("ListWorkspaces", json!({}))).await.ok();
     assert_eq!(bare["result"]["structuredContent"]["data"][0]["name"], "main", "{bare}");
