@@ -21,8 +21,9 @@ pub(crate) enum LogFormat {
 /// Level of the parts of the program that a list does not name, the default of `log.level`.
 const LEVEL: LevelFilter = LevelFilter::INFO;
 
-/// Strangers can make it warn as often as they like, of connections that it ends.
-const HTTP_2: &str = "h2";
+/// Libraries that log what callers do, as often as they like: of HTTP/2, connections that it ends; of
+/// MCP, each request and its mistakes, which the callers are told.
+const ABOUT_CALLERS: [&str; 2] = ["h2", "rmcp"];
 
 impl Log {
     /// Returns what is logged, or nothing if `level` is wrong. The parser takes a lone word for the
@@ -42,8 +43,10 @@ impl Log {
             targets = targets.with_default(LEVEL);
         }
         let warns_only = matches!(targets.default_level(), Some(LevelFilter::WARN | LEVEL));
-        if warns_only && !parts.iter().any(|part| part.starts_with(HTTP_2)) {
-            targets = targets.with_target(HTTP_2, LevelFilter::ERROR);
+        for library in ABOUT_CALLERS {
+            if warns_only && !parts.iter().any(|part| part.starts_with(library)) {
+                targets = targets.with_target(library, LevelFilter::ERROR);
+            }
         }
         Some(targets)
     }
@@ -54,21 +57,24 @@ mod tests {
     use super::*;
     use tracing::Level;
 
+    /// Checks whether there are warnings of HTTP/2, and of MCP.
     #[track_caller]
-    fn check(level: &str, warns_of_http_2: bool) {
+    fn check(level: &str, wanted: (bool, bool)) {
         let log = Log { format: LogFormat::Text, level: level.to_owned(), refusals_per_second: 1 };
         let targets = log.targets().unwrap();
-        assert_eq!(targets.would_enable("h2::proto::streams", &Level::WARN), warns_of_http_2);
+        let warns = |of| targets.would_enable(of, &Level::WARN);
+        assert_eq!((warns("h2::proto::streams"), warns("rmcp::service")), wanted);
     }
 
     #[test]
-    fn what_strangers_do_to_http_2_is_logged_only_if_asked_for() {
-        check("info", false);
-        check("warn", false);
-        check("store=debug", false);
-        check("off", false);
-        check("debug", true);
-        check("info,h2=warn", true);
-        check("h2::proto=warn", true);
+    fn what_callers_do_to_libraries_is_logged_only_if_asked_for() {
+        check("info", (false, false));
+        check("warn", (false, false));
+        check("store=debug", (false, false));
+        check("off", (false, false));
+        check("debug", (true, true));
+        check("info,h2=warn", (true, false));
+        check("h2::proto=warn", (true, false));
+        check("info,rmcp=warn", (false, true));
     }
 }
