@@ -40,7 +40,9 @@ pub(crate) fn of_launch(error: &CreateError) -> Option<LaunchFault> {
             Some(over_limit(*refused))
         }
         CreateError::Snapshot(error) => of_snapshot(error),
-        CreateError::Unheard(_) => Some(LaunchFault::Full(error.to_string())),
+        CreateError::Unheard(_) | CreateError::NoNetwork => {
+            Some(LaunchFault::Full(error.to_string()))
+        }
         CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
         other => no_space(other).map(LaunchFault::Full),
     }
@@ -67,5 +69,12 @@ mod tests {
         let full = of_launch(&CreateError::Volume(machine(ErrorKind::StorageFull)));
         assert!(matches!(full, Some(LaunchFault::Full(_))), "{full:?}");
         assert!(of_launch(&CreateError::Volume(machine(ErrorKind::NotFound))).is_none());
+    }
+
+    #[test]
+    fn a_machine_without_a_network_left_is_full_and_its_disk_is_not() {
+        let full = of_launch(&CreateError::NoNetwork);
+        let Some(LaunchFault::Full(text)) = full else { panic!("{full:?}") };
+        assert!(text.contains("`node.subnet`") && !text.contains("disk"), "{text}");
     }
 }

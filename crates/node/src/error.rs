@@ -44,6 +44,11 @@ pub enum CreateError {
     /// The owner's share, or the total, is used up.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
+    /// The subnet, or the user ids, are for fewer instances than there may be.
+    #[error(
+        "this machine has no network left for another instance (`node.subnet`, `node.first_uid`)"
+    )]
+    NoNetwork,
     #[error("nobody has taken note of the last {0} facts, so nothing new is started")]
     Unheard(usize),
     #[error("a node that starts instances by another program makes no folders of limited size")]

@@ -134,8 +134,8 @@ impl NetworkPool {
         Ok(Self { shared, maker: Some(maker) })
     }
 
-    /// Returns a ready slot, or makes one.
-    pub(crate) fn take(&self) -> io::Result<Slot> {
+    /// Returns a ready slot, or makes one. `None` if all are taken.
+    pub(crate) fn take(&self) -> io::Result<Option<Slot>> {
         self.shared.state.lock().expect_more();
         let mut ready = self.next_ready();
         while let Some(slot) = ready.take_if(|slot| !slot.is_usable()) {
@@ -145,7 +145,7 @@ impl NetworkPool {
             ready = self.next_ready();
         }
         self.shared.changed.notify_all();
-        ready.map_or_else(|| self.shared.make(), Ok)
+        ready.map_or_else(|| self.shared.make(), |slot| Ok(Some(slot)))
     }
 
     fn next_ready(&self) -> Option<Slot> {
@@ -175,17 +175,22 @@ impl Shared {
     fn keep_ready(&self) {
         while self.wait_until_due() {
             match self.make() {
-                Ok(slot) => self.state.lock().ready.push_back(slot),
+                Ok(Some(slot)) => self.state.lock().ready.push_back(slot),
+                Ok(None) => self.wait_for_a_caller(),
                 Err(error) => {
                     tracing::warn!(%error, "cannot make a network ahead");
-                    // The next caller that takes a slot makes it itself and sees the error; then
-                    // this tries again.
-                    let mut state = self.state.lock();
-                    if state.open {
-                        self.changed.wait(&mut state);
-                    }
+                    self.wait_for_a_caller();
                 }
             }
+        }
+    }
+
+    /// Waits for the next caller that takes a slot. It makes the slot itself and sees what is wrong;
+    /// then the pool tries again.
+    fn wait_for_a_caller(&self) {
+        let mut state = self.state.lock();
+        if state.open {
+            self.changed.wait(&mut state);
         }
     }
 
@@ -206,23 +211,24 @@ impl Shared {
         false
     }
 
-    fn make(&self) -> io::Result<Slot> {
-        let mut failure = io::Error::new(io::ErrorKind::StorageFull, "all networks are taken");
+    /// Makes a slot. `None` if no number is left for one.
+    fn make(&self) -> io::Result<Option<Slot>> {
+        let mut failure = None;
         for _ in 0..TRIES {
             let Some(number) = self.state.lock().draw() else { break };
             match self.fill(number) {
-                Ok(slot) => return Ok(slot),
+                Ok(slot) => return Ok(Some(slot)),
                 Err(error) => {
                     self.state.lock().taken.remove(&number);
                     let busy = error.kind() == io::ErrorKind::AlreadyExists;
-                    failure = error;
+                    failure = Some(error);
                     if !busy {
                         break;
                     }
                 }
             }
         }
-        Err(failure)
+        failure.map_or(Ok(None), Err)
     }
 
     fn fill(&self, number: u32) -> io::Result<Slot> {

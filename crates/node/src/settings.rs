@@ -207,7 +207,7 @@ pub struct NotASubnet(String);
 
 impl Subnet {
     /// Returns how many addresses are available for instances: all but the first two and the last.
-    pub(crate) fn slots(self) -> u32 {
+    pub fn slots(self) -> u32 {
         let size = 1_u64 << (32 - u32::from(self.bits));
         fit(size.saturating_sub(3))
     }
@@ -217,7 +217,7 @@ impl Subnet {
         address.to_bits() & !host_bits == self.address.to_bits()
     }
 
-    pub(crate) fn overlaps(self, other: Self) -> bool {
+    pub fn overlaps(self, other: Self) -> bool {
         self.contains(other.address) || other.contains(self.address)
     }
 

@@ -1,3 +1,4 @@
+mod node;
 mod usual;
 
 use super::*;
@@ -378,26 +379,6 @@ fn times_and_thresholds_that_would_stop_everything_are_refused() {
     refused("[server]\nbody_bytes_max = 0", &["`server.body_bytes_max` must be at least 1"]);
     // No certificate would ever be ordered.
     refused("[domains.acme]\norders_workspace_hour_max = 0", &["must be at least 1"]);
-}
-
-#[test]
-fn user_ids_of_all_sandboxes_are_below_2_to_the_32() {
-    let node = |first_uid: u64, instances_max: u32| {
-        load_text(&format!(
-            "[node]\nfirst_uid = {first_uid}\ninstances_max = {instances_max}\nready = 32"
-        ))
-    };
-    assert!(node(1_000_000_000, 4000).is_ok() && node(65_536, 65_502).is_ok());
-    // 4,032 instances of 65,536 ids each end one below the highest id.
-    let last = u64::from(u32::MAX) - 4032 * 65_536;
-    assert!(node(last, 4000).is_ok());
-    for (first_uid, instances_max) in
-        [(last + 1, 4000), (4_294_967_295, 1), (65_536, 65_503), (65_536, u32::MAX)]
-    {
-        let message = node(first_uid, instances_max).unwrap_err().to_string();
-        assert!(message.contains("`node.first_uid`") && message.contains("2^32"), "{message}");
-    }
-    refused("[node]\nfirst_uid = 1000", &["`node.first_uid`", "65536"]);
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn create_reserved(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateErro
     // This comes first, so that owners who exceed their share cost the machine nothing.
     let admitted = node.shared.stores.shares.take(spec)?;
     let slot = node.networks.take().doing("prepare a network and users")?;
+    let slot = slot.ok_or(CreateError::NoNetwork)?;
     let number = slot.number;
     let closed = node.change_firewall(number, &Firewall::default(), &spec.firewall);
     // Not recorded: if this process is killed, the next node writes a new table anyway.

@@ -1,7 +1,7 @@
 //! Limits hold, and exceeding them is reported as such.
 
 use crate::machine::{Machine, PATIENCE, await_that, run};
-use node::{Exit, Writable};
+use node::{CreateError, Exit, Writable};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -196,6 +196,20 @@ fn processor_time_is_taken_back_while_an_instance_runs() {
     let (before, begin) = (used(), Instant::now());
     await_that("100 ms of work", || used() > before + 100_000);
     assert!(begin.elapsed() > Duration::from_millis(700), "{:?}", begin.elapsed());
+    node.destroy(&spec.id).unwrap();
+}
+
+#[test]
+fn a_subnet_that_is_used_up_is_reported_as_such() {
+    let mut machine = Machine::new();
+    machine.settings.subnet = "10.199.0.0/30".parse().unwrap();
+    // A network that is being made ahead would be taken too.
+    machine.settings.limits.networks_ready = 0;
+    let node = machine.open();
+    let spec = machine.shell("one", "sleep 1000");
+    node.create(&spec).unwrap();
+    let refused = node.create(&machine.shell("other", "true"));
+    assert!(matches!(refused, Err(CreateError::NoNetwork)), "{refused:?}");
     node.destroy(&spec.id).unwrap();
 }
 

@@ -14,6 +14,7 @@ use addresses::{is_host, origin, web_address};
 pub(super) fn doubts(config: &Config) -> Vec<Wrong> {
     let mut doubts = regions::doubts(config);
     doubts.extend(config.objects.doubt());
+    doubts.extend(work::doubt(config));
     doubts
 }
 

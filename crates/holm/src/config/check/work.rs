@@ -6,9 +6,7 @@ use crate::config::{Config, Node, Role};
 use std::time::Duration;
 
 pub(super) fn node(config: &Config) -> Result<(), Wrong> {
-    if let Err(error) = config.node.subnet.parse::<node::Subnet>() {
-        return wrong("node.subnet", error.to_string());
-    }
+    subnet(&config.node)?;
     if !(1..=100).contains(&config.node.workspace_share_percent) {
         return wrong("node.workspace_share_percent", "must be between 1 and 100");
     }
@@ -24,6 +22,51 @@ pub(super) fn node(config: &Config) -> Result<(), Wrong> {
         ),
         _ => Ok(()),
     }
+}
+
+const SUBNET: &str = "node.subnet";
+/// What no machine passes on, or uses for itself: "this network", loopback, the links to instances
+/// and metadata services, multicast, and what is reserved.
+const NOT_FOR_INSTANCES: [&str; 5] =
+    ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4"];
+
+/// Checks that instances can have addresses of the subnet.
+fn subnet(node: &Node) -> Result<(), Wrong> {
+    let subnet = match node.subnet.parse::<node::Subnet>() {
+        Ok(subnet) => subnet,
+        Err(error) => return wrong(SUBNET, error.to_string()),
+    };
+    if subnet.slots() == 0 {
+        return wrong(
+            SUBNET,
+            format!("is {subnet}, which has no address for a sandbox: use /30 or a larger one"),
+        );
+    }
+    let overlaps = |range: &&&str| range.parse().is_ok_and(|range| subnet.overlaps(range));
+    match NOT_FOR_INSTANCES.iter().find(overlaps) {
+        Some(range) => wrong(
+            SUBNET,
+            format!(
+                "is {subnet}, and sandboxes cannot have the addresses of {range} in it: use private ones, such as 10.89.0.0/16"
+            ),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Returns a doubt if the subnet has fewer addresses than there may be instances. Then some launches
+/// are refused, and all else works.
+pub(super) fn doubt(config: &Config) -> Option<Wrong> {
+    let node = &config.node;
+    let subnet = node.subnet.parse::<node::Subnet>().ok()?;
+    let (slots, ready) = (u64::from(subnet.slots()), u64::from(node.ready));
+    let wanted = u64::from(node.instances_max) + ready;
+    let message = format!(
+        "is {subnet}, which has addresses for {slots} sandboxes; node.instances_max and node.ready ask for {wanted}: \
+         what is more will be refused, so use a larger subnet or lower one of the others"
+    );
+    let is_short = wanted > slots && config.server.roles.contains(&Role::Node);
+    is_short.then(|| Wrong { beside: Some("node.instances_max"), ..Wrong::new(SUBNET, message) })
 }
 
 /// Checks that all instances have user ids. Ids must be below 2^32 - 1 (the last one means "none"),
