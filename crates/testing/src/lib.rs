@@ -35,6 +35,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Returns the URL of a new, empty database. It is deleted with its server, soon after the last
 /// test process ends.
 pub fn postgres() -> String {
+    postgres_with(&[])
+}
+
+/// The same, made with these options of `createdb`.
+pub fn postgres_with(options: &[&str]) -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
     static DATABASES: AtomicU32 = AtomicU32::new(0);
     let server = SERVER.get_or_init(|| {
@@ -42,7 +47,7 @@ pub fn postgres() -> String {
     });
     let name = format!("test_{}_{}", std::process::id(), DATABASES.fetch_add(1, Ordering::Relaxed));
     let mut create = Command::new(server.programs.join("createdb"));
-    run(create.arg("-h").arg(&server.folder).args(["-U", USER, &name]))
+    run(create.arg("-h").arg(&server.folder).args(["-U", USER, &name]).args(options))
         .expect("the database is made");
     let folder = server.folder.to_string_lossy().replace('/', "%2F");
     format!("postgres:///{name}?host={folder}&user={USER}")

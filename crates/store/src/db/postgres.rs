@@ -1,5 +1,6 @@
 //! PostgreSQL: a few threads with one connection each, which serve a common queue.
 
+mod encoding;
 mod failure;
 mod link;
 mod replication;
@@ -52,9 +53,11 @@ impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
         let mut connector = Connector::new(url, settings)?;
         let mut link = connector.connect_first()?;
+        // A backup leads out of a database that has the wrong encoding.
         if settings.reads_beside {
             require_current(&mut link, shared)?;
         } else {
+            encoding::require_utf8(&mut link)?;
             migrate(&mut link, shared)?;
         }
         follow_history(&mut link, shared)?;

@@ -8,6 +8,7 @@ mod cuts;
 mod deliveries;
 mod durability;
 mod egress_addresses;
+mod encodings;
 mod executions;
 mod failover;
 mod feed;

@@ -121,7 +121,7 @@ fn nearest(folder: &Path) -> &Path {
 }
 
 async fn database(config: &Config) -> Finding {
-    const CHECK: &str = "database";
+    const CHECK: &str = DATABASE;
     let Some(url) = &config.store.url else {
         return Finding::ok(CHECK, "SQLite in the data folder");
     };
@@ -170,6 +170,9 @@ async fn standby(config: &Config) -> Option<Finding> {
         tokio::time::timeout(ANSWER_TIMEOUT, store::replication(config.store_settings())).await;
     match looked {
         Ok(Ok(found)) => found.map(standby_finding),
+        Ok(Err(store::Error::Unusable(why))) => {
+            Some(Finding::fail(DATABASE, why, "mend store.url"))
+        }
         // Neither error shows the URL, which may contain a password.
         Ok(Err(error)) => Some(Finding::fail(
             STANDBY,
@@ -182,6 +185,7 @@ async fn standby(config: &Config) -> Option<Finding> {
     }
 }
 
+const DATABASE: &str = "database";
 const STANDBY: &str = "standby";
 
 fn standby_finding(found: Replication) -> Finding {

@@ -1,5 +1,6 @@
 //! Whether standbys would survive a loss of the database server, for its administrators.
 
+use super::encoding::require_utf8;
 use super::link::Connector;
 use crate::db::{Settings, Target};
 use crate::{Error, Row};
@@ -18,7 +19,7 @@ pub enum Replication {
 }
 
 /// Inspects the database server; returns `None` for SQLite. Changes nothing, and does not need our
-/// schema.
+/// schema. Fails if the database cannot be used as it is.
 pub async fn replication(settings: Settings) -> Result<Option<Replication>, Error> {
     let Target::Postgres { url } = settings.target.clone() else { return Ok(None) };
     // The blocking client refuses to run on a thread that serves futures.
@@ -35,6 +36,7 @@ fn look(url: &str, settings: &Settings) -> Result<Replication, Error> {
                       current_setting('synchronous_standby_names')
                FROM pg_stat_replication r";
     let mut link = Connector::new(url, settings)?.connect()?;
+    require_utf8(&mut link)?;
     let found = link.query("pg_stat_replication", sql, &[], usize::MAX)?;
     let row =
         found.rows.first().ok_or_else(|| Error::corrupt("pg_stat_replication", "?", "no row"))?;
