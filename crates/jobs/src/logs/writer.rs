@@ -212,15 +212,51 @@ async fn write_all(store: Store, mut arriving: mpsc::Receiver<Parcel>) {
             .drain(..)
             .map(|parcel| ((parcel.source, parcel.chunks), parcel.written))
             .unzip();
-        let written = write_with_retries(&store, rows.into()).await;
-        for whoever in waiting {
+        let written = write(&store, rows.into()).await;
+        for (whoever, written) in waiting.into_iter().zip(written) {
             // It does not matter if nobody waits for the result any more.
             let _ = whoever.send(written);
         }
     }
 }
 
-async fn write_with_retries(store: &Store, rows: Arc<[(Source, Vec<Chunk>)]>) -> bool {
+/// Chunks of several attempts.
+type Batch = Arc<[(Source, Vec<Chunk>)]>;
+
+/// Writes the chunks of several attempts, and returns for each whether they were written. If the
+/// database does not take what one of them printed, the others lose nothing.
+async fn write(store: &Store, rows: Batch) -> Vec<bool> {
+    match write_with_retries(store, rows.clone()).await {
+        Ok(()) => vec![true; rows.len()],
+        Err(error) if rows.len() > 1 && !is_away(&error) => {
+            let mut written = Vec::with_capacity(rows.len());
+            for one in rows.iter() {
+                let one = write_with_retries(store, [one.clone()].into()).await;
+                written.push(one.inspect_err(|error| tell_lost(error, 1)).is_ok());
+            }
+            written
+        }
+        Err(error) => {
+            tell_lost(&error, rows.len());
+            vec![false; rows.len()]
+        }
+    }
+}
+
+fn tell_lost(error: &Error, attempts: usize) {
+    tracing::error!(
+        error = error as &dyn std::error::Error,
+        attempts,
+        "output of tasks could not be kept"
+    );
+}
+
+/// Whether the database may take the same chunks later. If it refuses them, it does so each time.
+const fn is_away(error: &Error) -> bool {
+    error.is_away() || matches!(error, Error::Full(_))
+}
+
+async fn write_with_retries(store: &Store, rows: Batch) -> Result<(), Error> {
     let until = Instant::now() + RETRY_FOR;
     loop {
         let batch = rows.clone();
@@ -228,14 +264,10 @@ async fn write_with_retries(store: &Store, rows: Arc<[(Source, Vec<Chunk>)]>) ->
             batch.iter().try_for_each(|(source, chunks)| logs::append(tx, source, chunks))
         };
         match store.write(work).await {
-            Ok(()) => return true,
-            Err(error) if error.may_pass() && Instant::now() < until => {
+            Err(error) if is_away(&error) && Instant::now() < until => {
                 sleep(RETRY_AFTER).await;
             }
-            Err(error) => {
-                tracing::error!(%error, attempts = rows.len(), "output of tasks could not be kept");
-                return false;
-            }
+            done => return done,
         }
     }
 }

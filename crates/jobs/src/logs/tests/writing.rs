@@ -2,11 +2,12 @@
 
 use super::{NOW, open, open_with_clock, piece, source};
 use crate::logs::find::find;
-use crate::logs::{Logs, Printer, Question, Settings, Severity, Source};
+use crate::logs::{Logs, Lost, Printer, Question, Settings, Severity, Source};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use types::KindName;
 use types::ids::WorkspaceId;
 use types::instance::{InstanceName, Printed, Stream};
@@ -129,6 +130,34 @@ async fn many_attempts_share_the_writer_on_both_databases() {
         assert_eq!(logs.tidy(NOW.plus_s(31 * 86_400)).await.unwrap(), 200);
         assert_eq!(find(&store, &all()).await.unwrap().total, 0);
     }
+}
+
+/// Prints one line.
+async fn print(logs: Logs, source: Source) -> Result<(), Lost> {
+    let (printed, pieces) = mpsc::channel(1);
+    printed.send(piece(1, 1, Stream::Stdout, b"line\n")).await.unwrap();
+    drop(printed);
+    logs.record(logs.begin(source), pieces).await
+}
+
+#[tokio::test]
+async fn what_the_database_never_takes_costs_nobody_else_time_or_a_line() {
+    // SQLite takes everything.
+    let (store, _folder) = open(true).await;
+    let logs = Logs::start(store.clone(), Settings::default());
+    // Too long for an index of PostgreSQL, and too mixed to be compressed.
+    let long = store.world().random_text(10_000);
+    // All but the first wait for the writer at the same time.
+    let prints = (0..40).map(|task| match task {
+        20 => print(logs.clone(), Source { name: long.clone(), ..source(task) }),
+        _ => print(logs.clone(), source(task)),
+    });
+    let printed = prints.collect::<JoinSet<_>>().join_all();
+    let printed = tokio::time::timeout(Duration::from_secs(30), printed).await;
+    let mut printed = printed.expect("it is not tried again for a minute");
+    printed.retain(Result::is_err);
+    assert_eq!(printed, [Err(Lost { chunks: 1 })]);
+    assert_eq!(messages(&store, &all()).await, ["line"; 39]);
 }
 
 #[tokio::test]
