@@ -7,6 +7,9 @@
 //!
 //! Two generations are kept: the current one and the one before it. When the current one is full,
 //! the older one is dropped. Small output, which is most of it, never touches a file.
+//!
+//! When a disk is full, what a process says about it matters most. So a generation for which no
+//! file can be written stays in memory, where it has less room; the next one tries a file again.
 
 use crate::carried::Carried;
 use serde::{Deserialize, Serialize};
@@ -17,7 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use types::instance::Stream;
 
-/// Size of one generation if output must not be kept in files.
+/// Size of one generation if output must not, or cannot, be kept in files.
 const MEMORY_GENERATION_BYTES_MAX: usize = 128 << 10;
 /// Output up to this size stays in memory.
 const SPILL_BYTES: usize = 4 << 10;
@@ -81,6 +84,8 @@ struct Generation {
     /// Where each run of one stream begins in this generation, with the stream in the highest bit.
     runs: Vec<u32>,
     body: Body,
+    /// Whether it stays in memory because no file could be written.
+    without_file: bool,
 }
 
 enum Body {
@@ -148,28 +153,37 @@ impl Log {
 
     pub(crate) fn append(&mut self, stream: Stream, mut bytes: &[u8]) {
         self.totals[stream as usize] += bytes.len() as u64;
-        let limit = match self.keep {
-            Keep::Files { generation_bytes, .. } => generation_bytes,
-            Keep::Memory => MEMORY_GENERATION_BYTES_MAX,
-            Keep::Nothing => {
-                self.current = Generation::new(self.end() + bytes.len() as u64);
-                return;
-            }
-        };
-        while !bytes.is_empty() {
-            if self.current.length >= limit || self.current.runs.len() >= RUNS_MAX {
-                let next = Generation::new(self.end());
-                self.older = Some(std::mem::replace(&mut self.current, next));
-            }
-            let (now, later) = bytes.split_at(bytes.len().min(limit - self.current.length));
-            if self.current.append(stream, now, &self.keep).is_err() {
-                // The disk is full: what cannot be kept is dropped, but positions advance. Readers
-                // are told.
-                self.current = Generation::new(self.end() + now.len() as u64);
-                self.older = None;
-            }
-            bytes = later;
+        if let Keep::Nothing = self.keep {
+            self.current = Generation::new(self.end() + bytes.len() as u64);
+            return;
         }
+        while !bytes.is_empty() {
+            let room = self.current.room(&self.keep);
+            if room == 0 {
+                self.begin_generation();
+                continue;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            match self.current.append(stream, now, &self.keep) {
+                Ok(()) => bytes = later,
+                // The disk is full, for example.
+                Err(_) => self.go_on_without_file(),
+            }
+        }
+    }
+
+    fn begin_generation(&mut self) {
+        let next = Generation::new(self.end());
+        self.older = Some(std::mem::replace(&mut self.current, next));
+    }
+
+    /// Keeps what comes next in memory, until that is full. What is in a file already stays
+    /// readable. If it is little, it must not take the place of the older generation.
+    fn go_on_without_file(&mut self) {
+        if self.current.return_to_memory().is_err() {
+            self.begin_generation();
+        }
+        self.current.without_file = true;
     }
 
     /// Drops all stored output, but keeps the positions.
@@ -189,12 +203,15 @@ impl Log {
         self.older = None;
     }
 
-    /// Drops all but the last bytes of the stored output, or all of it if these cannot be moved.
+    /// Drops all but the last bytes of the stored output, or all of it if these cannot be read.
+    /// These have to be few enough for memory.
     pub(crate) fn keep_last(&mut self, bytes: u64) {
         if self.stored() <= bytes {
             return;
         }
-        match self.copied_from(self.end() - bytes) {
+        let begin = self.end() - bytes;
+        let copied = self.copied_from(begin, &self.keep);
+        match copied.or_else(|_| self.copied_from(begin, &Keep::Memory)) {
             Ok(kept) => {
                 self.older = None;
                 self.current = kept;
@@ -203,11 +220,11 @@ impl Log {
         }
     }
 
-    fn copied_from(&self, mut position: u64) -> io::Result<Generation> {
+    fn copied_from(&self, mut position: u64, keep: &Keep) -> io::Result<Generation> {
         let mut copied = Generation::new(position);
         while let Read::Piece(piece) = self.read(position, COPY_BYTES)? {
             position += piece.bytes.len() as u64;
-            copied.append(piece.stream, &piece.bytes, &self.keep)?;
+            copied.append(piece.stream, &piece.bytes, keep)?;
         }
         Ok(copied)
     }
@@ -246,7 +263,22 @@ impl Log {
 
 impl Generation {
     fn new(begin: u64) -> Self {
-        Self { begin, length: 0, runs: Vec::new(), body: Body::Memory(Vec::new()) }
+        Self::with(begin, 0, Vec::new(), Body::Memory(Vec::new()))
+    }
+
+    fn with(begin: u64, length: usize, runs: Vec<u32>, body: Body) -> Self {
+        Self { begin, length, runs, body, without_file: false }
+    }
+
+    /// Returns how many more bytes it takes.
+    fn room(&self, keep: &Keep) -> usize {
+        let limit = match keep {
+            _ if self.runs.len() >= RUNS_MAX => 0,
+            Keep::Files { generation_bytes, .. } if !self.without_file => *generation_bytes,
+            Keep::Files { .. } | Keep::Memory => MEMORY_GENERATION_BYTES_MAX,
+            Keep::Nothing => 0,
+        };
+        limit.saturating_sub(self.length)
     }
 
     fn hand_over(&self, carried: &mut Carried) -> io::Result<KeptGeneration> {
@@ -262,7 +294,7 @@ impl Generation {
             KeptBody::Memory(bytes) => Body::Memory(bytes),
             KeptBody::File(number) => Body::File(crate::raw::adopt(number)?.into()),
         };
-        Ok(Self { begin: kept.begin, length: kept.length, runs: kept.runs, body })
+        Ok(Self::with(kept.begin, kept.length, kept.runs, body))
     }
 
     fn append(&mut self, stream: Stream, bytes: &[u8], keep: &Keep) -> io::Result<()> {
@@ -276,16 +308,28 @@ impl Generation {
     }
 
     fn write(&mut self, bytes: &[u8], keep: &Keep) -> io::Result<()> {
-        if let (Body::Memory(kept), Keep::Files { directory, .. }) = (&self.body, keep)
-            && kept.len() + bytes.len() > SPILL_BYTES
-        {
-            let file = tempfile::tempfile_in(directory)?;
-            file.write_all_at(kept, 0)?;
-            self.body = Body::File(file);
+        match (&mut self.body, keep) {
+            (Body::File(file), _) => file.write_all_at(bytes, self.length as u64)?,
+            (Body::Memory(kept), Keep::Files { directory, .. })
+                if kept.len() + bytes.len() > SPILL_BYTES && !self.without_file =>
+            {
+                let file = tempfile::tempfile_in(directory)?;
+                file.write_all_at(kept, 0)?;
+                file.write_all_at(bytes, kept.len() as u64)?;
+                self.body = Body::File(file);
+            }
+            (Body::Memory(kept), _) => kept.extend_from_slice(bytes),
         }
-        match &mut self.body {
-            Body::Memory(kept) => kept.extend_from_slice(bytes),
-            Body::File(file) => file.write_all_at(bytes, self.length as u64)?,
+        Ok(())
+    }
+
+    /// Takes back what is in a file, if there is room for it in memory.
+    fn return_to_memory(&mut self) -> io::Result<()> {
+        if let Body::File(_) = self.body {
+            if self.length > MEMORY_GENERATION_BYTES_MAX {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            self.body = Body::Memory(self.bytes(0, self.length)?);
         }
         Ok(())
     }
@@ -350,107 +394,4 @@ fn begin_of(run: u32) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use Stream::{Stderr, Stdout};
-    use proptest::prelude::*;
-
-    fn files() -> Keep {
-        files_in(std::env::temp_dir())
-    }
-
-    fn files_in(directory: PathBuf) -> Keep {
-        Keep::Files { directory, generation_bytes: 32 << 20 }
-    }
-
-    fn read_all(log: &Log, mut position: u64, limit: usize) -> Vec<(Stream, Vec<u8>)> {
-        let mut pieces: Vec<(Stream, Vec<u8>)> = Vec::new();
-        while let Read::Piece(piece) = log.read(position, limit).unwrap() {
-            assert!(!piece.bytes.is_empty());
-            position += piece.bytes.len() as u64;
-            match pieces.last_mut() {
-                Some((stream, bytes)) if *stream == piece.stream => bytes.extend(piece.bytes),
-                _ => pieces.push((piece.stream, piece.bytes)),
-            }
-        }
-        assert_eq!(position, log.end());
-        pieces
-    }
-
-    #[test]
-    fn small_output_needs_no_file() {
-        let mut log = Log::new(files_in("/nonexistent".into()));
-        log.append(Stdout, b"hello");
-        assert_eq!(log.tail(Stdout, 100).unwrap().bytes, b"hello");
-        assert_eq!(log.read(9, 10).unwrap(), Read::Outside { begin: 0, end: 5 });
-    }
-
-    #[test]
-    fn output_that_cannot_be_kept_is_dropped_and_counted() {
-        let mut log = Log::new(files_in("/nonexistent".into()));
-        log.append(Stdout, &[b'x'; 10_000]);
-        log.append(Stdout, b"after");
-        assert_eq!((log.begin(), log.end()), (10_000, 10_005));
-        let tail = log.tail(Stdout, 100).unwrap();
-        assert_eq!((tail.bytes.as_slice(), tail.left_out), (b"after".as_slice(), 10_000));
-    }
-
-    #[test]
-    fn an_endless_output_keeps_its_end_and_its_positions() {
-        let mut log = Log::new(Keep::Memory);
-        let line = [b'a'; 1000];
-        (0..1000).for_each(|_| log.append(Stdout, &line));
-        assert_eq!(log.end(), 1_000_000);
-        assert!(log.stored() <= 2 * MEMORY_GENERATION_BYTES_MAX as u64);
-        assert_eq!(log.read(0, 1).unwrap(), Read::Outside { begin: log.begin(), end: log.end() });
-        assert_eq!(read_all(&log, log.begin(), 4096).len(), 1);
-    }
-
-    #[test]
-    fn a_log_that_keeps_nothing_any_more_only_counts() {
-        let mut log = Log::new(files());
-        log.append(Stdout, &[b'x'; 10_000]);
-        log.end_keeping();
-        log.append(Stderr, &[b'y'; 10_000]);
-        assert_eq!((log.begin(), log.end(), log.stored()), (20_000, 20_000, 0));
-        assert_eq!(log.tail(Stderr, 100).unwrap().left_out, 10_000);
-        assert_eq!(log.read(5, 10).unwrap(), Read::Outside { begin: 20_000, end: 20_000 });
-    }
-
-    proptest! {
-        #[test]
-        fn what_goes_in_comes_out_from_every_position(
-            writes in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..3000)), 0..20),
-            limit in 1..5000_usize,
-            from in any::<proptest::sample::Index>(),
-            tail in 0..9000_usize,
-        ) {
-            let mut log = Log::new(files());
-            let mut expect: Vec<(Stream, u8)> = Vec::new();
-            for (stderr, bytes) in &writes {
-                let stream = if *stderr { Stderr } else { Stdout };
-                log.append(stream, bytes);
-                expect.extend(bytes.iter().map(|byte| (stream, *byte)));
-            }
-            let mut shorter = Log::new(files());
-            writes.iter().for_each(|(stderr, bytes)| {
-                shorter.append(if *stderr { Stderr } else { Stdout }, bytes);
-            });
-            shorter.keep_last(tail as u64);
-            prop_assert_eq!(shorter.stored() as usize, tail.min(expect.len()));
-            let kept = read_all(&shorter, shorter.begin(), limit);
-            let kept: Vec<_> = kept.iter().flat_map(|(stream, bytes)| bytes.iter().map(|byte| (*stream, *byte))).collect();
-            prop_assert_eq!(&kept[..], &expect[shorter.begin() as usize..]);
-            let from = from.index(expect.len() + 1);
-            let read = read_all(&log, from as u64, limit);
-            let flat: Vec<_> = read.iter().flat_map(|(stream, bytes)| bytes.iter().map(|byte| (*stream, *byte))).collect();
-            prop_assert_eq!(&flat[..], &expect[from..]);
-            for stream in [Stdout, Stderr] {
-                let all: Vec<u8> = expect.iter().filter(|(of, _)| *of == stream).map(|(_, byte)| *byte).collect();
-                let found = log.tail(stream, tail).unwrap();
-                prop_assert_eq!(&found.bytes[..], &all[all.len().saturating_sub(tail)..]);
-                prop_assert_eq!(found.left_out as usize, all.len() - found.bytes.len());
-            }
-        }
-    }
-}
+mod tests;

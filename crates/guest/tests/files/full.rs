@@ -84,3 +84,20 @@ fn the_parts_of_an_upload_are_where_the_file_will_be() {
     let full = begin("tiny/file");
     assert!(send(&full, 1).refused(422).contains("tiny/.holm-uploads"));
 }
+
+#[test]
+fn what_a_program_says_on_a_full_disk_can_be_read() {
+    let script = "export TMPDIR=\"$WORKDIR/tiny\" &&";
+    let Some(guest) = start(&[("tiny", "size=64k")], script) else { return };
+    let program = "seq 1 2000; cat /dev/zero > tiny/fill 2> fault; cat fault; \
+                   seq 2001 9000; echo 'FATAL: no space left' >&2; exit 7";
+    let ended = guest.run(program);
+    let stdout = ended["stdout"].as_str().unwrap();
+    assert!(stdout.contains("No space left"), "the disk is not full");
+    let numbers = stdout.lines().filter_map(|line| line.parse::<u32>().ok());
+    assert!(numbers.eq(1..=9000), "{} bytes are here", stdout.len());
+    assert_eq!(
+        (&ended["stderr"], &ended["exitCode"]),
+        (&json!("FATAL: no space left\n"), &json!(7))
+    );
+}
