@@ -463,7 +463,7 @@ async fn what_nobody_holds_any_more_is_removed_at_the_start() {
 #[tokio::test]
 async fn the_tasks_of_a_deleted_workspace_are_asked_to_end_at_once() {
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))));
-    let hour = Duration::from_hours(1);
+    let hour = Duration::from_secs(3600);
     let jobs = jobs::Settings { heartbeat: hour, lease: 3 * hour, ..impatient().jobs };
     let settings = control::Settings { jobs, ..impatient() };
     let cloud = Cloud::start_on_machine(machine.clone(), settings).await;

@@ -165,7 +165,7 @@ async fn tasks_of_a_deleted_workspace_are_ended(stage: Stage) {
 async fn tasks_of_a_deleted_workspace_do_not_run_until_the_next_heartbeat(stage: Stage) {
     let machine = Machine::ready("here");
     machine.close();
-    let hour = Duration::from_hours(1);
+    let hour = Duration::from_secs(3600);
     let rare = Settings { heartbeat: hour, lease: 3 * hour, ..settings() };
     let program = Program::start(&stage, &machine, rare);
     doom(&stage, &machine).await;

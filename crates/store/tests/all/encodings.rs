@@ -1,5 +1,4 @@
 //! Databases that cannot hold every text.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::Place;
 use store::{Error, Store};
