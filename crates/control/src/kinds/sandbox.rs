@@ -46,12 +46,11 @@ impl Managed for Sandbox {
         {
             images::usable(tx, &**machine, &context.member.workspace, draft.wish.image())?;
         }
-        if let (Some(machine), Some(old)) = (context.control.machine(), draft.old)
-            && draft.wish.restarts(old)
-            && draft.state.placed.as_ref().is_none_or(|placed| placed.machine == machine.name())
+        if let Some(machine) = context.control.machine()
+            && starts_on(machine.name(), draft)
         {
             // Otherwise it would end, and could not start again.
-            let resize = launch::resize(draft.id, draft.wish, old)?;
+            let resize = launch::resize(draft.id, draft.wish, draft.old)?;
             machine.require_room(&context.member.workspace, &resize)?;
         }
         if draft.old.is_none() {
@@ -65,6 +64,15 @@ impl Managed for Sandbox {
         tunnels::release(tx, &held.row.id)?;
         Holder::sandbox(&held.wish).leave(context, tx)
     }
+}
+
+/// Whether a write has an instance started on this machine once its row is written.
+fn starts_on(machine: &str, draft: &Draft<'_, Sandbox>) -> bool {
+    let Some(old) = draft.old else {
+        return draft.wish.enabled() && launch::waits_for_row(draft.wish);
+    };
+    let is_here = draft.state.placed.as_ref().is_none_or(|placed| placed.machine == machine);
+    draft.wish.restarts(old) && is_here
 }
 
 /// Refuses a change that concerns the instance of a sandbox, if it has none: what runs for it must

@@ -114,9 +114,7 @@ async fn at_once(
     checked: &Checked<Sandbox>,
 ) -> Result<Option<Ready>, Error> {
     let (context, wish) = (&new.context, checked.wish());
-    let mounts = wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
-    if mounts || wish.spec.gateway().is_some() {
-        // Volumes and outgoing addresses can be used only after a row says who holds them.
+    if launch::waits_for_row(wish) {
         return Ok(None);
     }
     let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));

@@ -57,9 +57,20 @@ pub(super) fn root_of(id: &ResourceId) -> VolumeName {
     VolumeName::of(&KeptFor::Root(id.clone()))
 }
 
-/// Returns the size that a sandbox gets when it starts anew for a changed wish.
-pub(crate) fn resize(id: &ResourceId, new: &Sandbox, old: &Sandbox) -> Result<Resize, Error> {
-    let [runtime, before] = [new, old].map(|wish| wish.spec.runtime.clone().unwrap_or_default());
+/// Whether a new sandbox starts only after its row is written: volumes and outgoing addresses can be
+/// used only after a row says who holds them.
+pub(crate) fn waits_for_row(wish: &Sandbox) -> bool {
+    let mounts = wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
+    mounts || wish.spec.gateway().is_some()
+}
+
+/// Returns the size that a sandbox gets when it starts, anew if there is an earlier wish.
+pub(crate) fn resize(
+    id: &ResourceId,
+    new: &Sandbox,
+    old: Option<&Sandbox>,
+) -> Result<Resize, Error> {
+    let runtime = new.spec.runtime.clone().unwrap_or_default();
     let memory = |runtime: &SandboxRuntime| {
         let mb = runtime.memory.ok_or_else(|| engine::corrupt(id, "it has no memory"))?;
         engine::whole(id, mb)
@@ -67,7 +78,10 @@ pub(crate) fn resize(id: &ResourceId, new: &Sandbox, old: &Sandbox) -> Result<Re
     let size_mb = runtime.storage_mb.map(|mb| engine::whole(id, mb)).transpose()?;
     Ok(Resize {
         memory_mb: memory(&runtime)?,
-        memory_before_mb: memory(&before)?,
+        memory_before_mb: match old {
+            Some(old) => memory(&old.spec.runtime.clone().unwrap_or_default())?,
+            None => 0,
+        },
         disk: size_mb.map(|size_mb| (root_of(id), size_mb)),
     })
 }

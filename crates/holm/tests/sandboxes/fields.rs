@@ -147,23 +147,29 @@ fn what_is_larger_than_the_machine_is_refused_at_once() {
     let mut place = Place::new("15s");
     place.settings.push(("HOLM_NODE__VOLUME_MB", "1000".to_owned()));
     let (server, client) = place.start();
-    let ask = |name: &str, runtime: Value| {
-        let (status, answer) = client
-            .ask("POST", "/v0/sandboxes", Some(&body(name, &json!({"runtime": runtime}))))
-            .unwrap();
+    let disk = json!({"metadata": {"name": "disk"}, "spec": {"size": 100}});
+    client.done("POST", "/v0/volumes", Some(&disk));
+    let ask = |name: &str, spec: Value| {
+        let (status, answer) =
+            client.ask("POST", "/v0/sandboxes", Some(&body(name, &spec))).unwrap();
         (
             status,
             answer["error"].as_str().unwrap_or_default().to_owned(),
             answer["message"].to_string(),
         )
     };
-    let (status, error, message) = ask("vast", json!({"memory": 262_144}));
-    assert_eq!((status, error.as_str()), (400, "QUOTA_EXCEEDED"), "{message}");
-    assert!(message.contains("262144 MB of memory: this machine has at most"), "{message}");
-    let (status, error, message) = ask("wide", json!({"storageMb": 801}));
-    assert_eq!((status, error.as_str()), (400, "QUOTA_EXCEEDED"), "{message}");
-    assert!(message.contains("at most 800 MB of volumes"), "{message}");
-    assert!(client.names().is_empty());
+    // One with a volume starts only after its row is written.
+    for volumes in [json!([]), json!([{"name": "disk", "mountPath": "/data"}])] {
+        let of = |runtime: Value| json!({"runtime": runtime, "volumes": volumes});
+        let (status, error, message) = ask("vast", of(json!({"memory": 262_144})));
+        assert_eq!((status, error.as_str()), (400, "QUOTA_EXCEEDED"), "{message}");
+        assert!(message.contains("262144 MB of memory: this machine has at most"), "{message}");
+        let (status, error, message) = ask("wide", of(json!({"storageMb": 801})));
+        assert_eq!((status, error.as_str()), (400, "QUOTA_EXCEEDED"), "{message}");
+        assert!(message.contains("at most 800 MB of volumes"), "{message}");
+        assert!(client.names().is_empty());
+    }
+    client.done("DELETE", "/v0/volumes/disk", None);
     place.clear(server, &client);
 }
 
