@@ -26,7 +26,7 @@ async fn until_rested(machine: &Pretended, wanted: impl Fn(&[(String, bool)]) ->
     let mut rested = machine.rested.subscribe();
     let asked = rested.wait_for(|rested| wanted(rested));
     let asked = tokio::time::timeout(Duration::from_secs(60), asked).await;
-    drop(asked.expect("in time").expect("a machine"));
+    drop(asked.unwrap().unwrap());
 }
 
 /// Waits until the machine was asked twice in vain.
