@@ -1,5 +1,6 @@
 //! The life of a sandbox: it is disabled, archived, its time is over, and the machine knows more
 //! launches than its row.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::machine::{IMAGE, Pretended};
 use crate::common::snapshots::PretendedSnapshots;
