@@ -31,7 +31,7 @@ fn value_of(object: &Value) -> &str {
 #[test]
 fn writers_on_two_servers_see_one_history_and_watchers_miss_nothing() {
     let (chances, mut place) = (Chances::new(), Place::new(Database::Postgres));
-    let ((_a, to_a, _), (_b, to_b, _)) = (place.start(), place.start());
+    let [(_a, to_a), (_b, to_b)] = place.start_two();
     let mark = Mark::named("the-end");
     let watchers: Vec<_> = [&to_a, &to_b]
         .map(|client| Watcher::start(client.clone(), 0, chances.of(100), &mark))
@@ -141,7 +141,7 @@ impl Caller {
 #[test]
 fn counting_on_two_servers_loses_no_count() {
     let mut place = Place::new(Database::Postgres);
-    let ((_a, to_a, _), (_b, to_b, _)) = (place.start(), place.start());
+    let [(_a, to_a), (_b, to_b)] = place.start_two();
     to_a.post("/agents", &body("counter", "0"));
     let counts = times(15, 500);
     let counters: Vec<_> = (0..CALLERS)
@@ -186,7 +186,7 @@ fn count(client: &Client) {
 #[test]
 fn a_name_is_given_once_among_two_servers() {
     let mut place = Place::new(Database::Postgres);
-    let ((_a, to_a, _), (_b, to_b, _)) = (place.start(), place.start());
+    let [(_a, to_a), (_b, to_b)] = place.start_two();
     for round in 0..times(20, 500) {
         let name = format!("wanted-{round}");
         let (client, wish) = (to_b.clone(), body(&name, "b"));
@@ -205,7 +205,7 @@ fn a_name_is_given_once_among_two_servers() {
 #[test]
 fn a_key_revoked_on_one_server_stops_on_the_other() {
     let mut place = Place::new(Database::Postgres);
-    let ((_a, to_a, _), (_b, to_b, _)) = (place.start(), place.start());
+    let [(_a, to_a), (_b, to_b)] = place.start_two();
     let revoked_within = if is_long() { REVOKED_WITHIN } else { REVOKED_WITHIN_CROWDED };
     for round in 0..times(3, 50) {
         let key = to_a.post("/api_keys", &json!({"name": format!("short-lived-{round}")}));

@@ -1,7 +1,7 @@
 //! A folder with a database, servers that use it, and repeatable randomness.
 
 use crate::client::Client;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testing::{Cluster, Holm, Start};
@@ -15,6 +15,8 @@ pub(crate) enum Database {
 /// Removed with its content on drop; the servers in it must be gone by then.
 pub(crate) struct Place {
     data: TempDir,
+    /// The folder of a second server.
+    beside: TempDir,
     pub(crate) cluster: Option<Cluster>,
     key: Option<String>,
     /// Settings in addition to the usual ones.
@@ -25,11 +27,26 @@ impl Place {
     pub(crate) fn new(database: Database) -> Self {
         let cluster = || Cluster::start(&std::env::temp_dir()).expect("PostgreSQL starts");
         let cluster = (database == Database::Postgres).then(cluster);
-        Self { data: tempfile::tempdir().unwrap(), cluster, key: None, settings: Vec::new() }
+        let [data, beside] = [(), ()].map(|()| tempfile::tempdir().unwrap());
+        Self { data, beside, cluster, key: None, settings: Vec::new() }
     }
 
     /// Starts a server. Returns how long it took to answer a request from the database.
     pub(crate) fn start(&mut self) -> (Holm, Client, Duration) {
+        self.start_in(self.data.path().to_owned())
+    }
+
+    /// Starts two servers on the same database, each with a folder of its own.
+    pub(crate) fn start_two(&mut self) -> [(Holm, Client); 2] {
+        let key_file = self.data.path().join("seal.keys").display().to_string();
+        self.settings.push(("HOLM_STORE__KEY_FILE", key_file));
+        [self.data.path().to_owned(), self.beside.path().to_owned()].map(|data| {
+            let (server, client, _) = self.start_in(data);
+            (server, client)
+        })
+    }
+
+    fn start_in(&mut self, data: PathBuf) -> (Holm, Client, Duration) {
         let begun = Instant::now();
         let limits = ["KEY_PER_SECOND", "KEY_BURST", "WORKSPACE_PER_SECOND", "WORKSPACE_BURST"];
         let names = limits.map(|limit| format!("HOLM_LIMITS__{limit}"));
@@ -37,7 +54,7 @@ impl Place {
             program: std::env::var_os("HOLM_PROGRAM")
                 .unwrap_or(env!("CARGO_BIN_EXE_holm").into())
                 .into(),
-            data: self.data.path(),
+            data: &data,
             database: self.cluster.as_ref().map(Cluster::url),
             settings: names
                 .iter()
