@@ -71,6 +71,7 @@ mod timing;
 mod tool_lists;
 mod traffic;
 mod tunnels;
+mod turned_off;
 mod wait_queue;
 mod wire;
 

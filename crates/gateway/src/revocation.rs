@@ -11,7 +11,7 @@ use crate::hold::Right;
 use crate::models::{Shown, admit};
 use crate::peer::Peer;
 use crate::problem::Problem;
-use crate::sandbox::turned_off;
+use crate::turned_off::turned_off;
 use admission::{Due, Verdict};
 use http::Request;
 use http::request::Parts as Head;

@@ -9,11 +9,11 @@ use crate::problem::Problem;
 use crate::standby::{EnterError, Visit};
 use crate::timing::Timing;
 use crate::traffic::Turn;
+use crate::turned_off::unavailable;
 use crate::wait_queue::Limit;
 use http::Method;
 use std::sync::Arc;
 use tokio::time::Instant;
-use types::KindName;
 use types::edge::{Serving, WorkloadRoute};
 use types::instance::GUEST_PORT;
 
@@ -107,19 +107,6 @@ impl Inner {
             }
         }
     }
-}
-
-/// Returns why requests to a sandbox that are in progress have to end, if they have to: it must
-/// sleep, or be archived. Those to a deployment may go on, because its replicas wait for them.
-pub(crate) fn turned_off(route: &WorkloadRoute) -> Option<Problem> {
-    match &route.serving {
-        Serving::Off { why } if route.kind == KindName::Sandbox => Some(unavailable(route, why)),
-        _ => None,
-    }
-}
-
-fn unavailable(route: &WorkloadRoute, why: &str) -> Problem {
-    Problem::Unavailable { kind: route.kind, why: why.into() }
 }
 
 /// Returns whether the request asks the guest to replace itself with a newer program.
