@@ -12,12 +12,14 @@ use crate::workload_identity::key::IdentityKey;
 use crate::workloads::shared::Shared;
 use auth::Auth;
 use jobs::Queue;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::Store;
 use tokio::sync::Notify;
 use types::World;
 use types::edge::{RequestStats, RouteChange, Window};
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -44,6 +46,8 @@ pub struct Inner {
     pub(crate) servers: Servers,
     /// Wakes [`crate::workspace_removal::run`].
     pub(crate) removals: Notify,
+    /// Workspaces that were deleted, by any server, and whose images may still be on this machine.
+    pub(crate) deleted_workspaces: Mutex<BTreeSet<WorkspaceId>>,
 }
 
 impl std::ops::Deref for Control {

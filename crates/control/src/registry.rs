@@ -176,7 +176,7 @@ pub struct Keep {
     /// Manifests to remove now if nothing that stays needs them. Anything else that is not kept is
     /// removed once it is old.
     pub except: Vec<String>,
-    /// Whether the workspace is gone: then nothing else stays, however new it is, and no upload.
+    /// Whether the workspace was deleted: then nothing else stays, however new it is, and no upload.
     pub is_over: bool,
 }
 

@@ -13,9 +13,8 @@ use crate::machine::{self, LaunchFault};
 use crate::registry::{Keep, ManifestContent, Place, Registry, RegistryFault, TakenManifest};
 use crate::workloads::rows;
 use bytes::Bytes;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use store::identity::workspaces;
 use store::resources::Stored;
 use store::{Tx, image_rights, resources};
 use tokio_util::sync::CancellationToken;
@@ -61,23 +60,23 @@ async fn look_after(control: &Control, registry: &Arc<dyn Registry>) -> Result<(
     registry.tidy().await.map_err(broken)
 }
 
-/// Removes the content of workspaces that are gone, which would keep room from others.
+/// Removes the content of workspaces that were deleted, which would keep room from others. A
+/// workspace that this database just does not have, such as another database's, is left to the
+/// upkeep, which removes only what is old.
 pub(crate) async fn clear_deleted(control: &Control) -> Result<(), Error> {
-    let Some(registry) = control.machine().and_then(|machine| machine.registry()) else {
-        return Ok(());
-    };
-    let places = registry.places().await.map_err(broken)?;
-    let of: BTreeSet<WorkspaceId> = places.iter().map(|place| place.workspace.clone()).collect();
-    let left = control.store.read(move |tx| workspaces::missing(tx, &of)).await?;
-    if left.is_empty() {
-        return Ok(());
+    let deleted = control.deleted_workspaces.lock().clone();
+    let registry = control.machine().and_then(|machine| machine.registry());
+    if let Some(registry) = registry.filter(|_| !deleted.is_empty()) {
+        let places = registry.places().await.map_err(broken)?;
+        for place in places.into_iter().filter(|place| deleted.contains(&place.workspace)) {
+            let repository = place.repository.clone();
+            let pruned = prune(control, &registry, place, Vec::new(), None).await;
+            pruned.or_else(|error| set_aside(error, &repository))?;
+        }
+        registry.free_soon().await.map_err(broken)?;
     }
-    for place in places.into_iter().filter(|place| left.contains(&place.workspace)) {
-        let repository = place.repository.clone();
-        let pruned = prune(control, &registry, place, Vec::new(), None).await;
-        pruned.or_else(|error| set_aside(error, &repository))?;
-    }
-    registry.free_soon().await.map_err(broken)
+    control.deleted_workspaces.lock().retain(|workspace| !deleted.contains(workspace));
+    Ok(())
 }
 
 /// Goes on with other repositories after an error that is about this one alone.
@@ -176,7 +175,8 @@ async fn prune(
     deployed: Option<Deployed>,
 ) -> Result<(), Error> {
     let _turn = registry.turn(&place).await;
-    let (of, at, is_over) = (control.clone(), place.clone(), deployed.is_none());
+    let is_over = control.deleted_workspaces.lock().contains(&place.workspace);
+    let (of, at) = (control.clone(), place.clone());
     let needed = move |tx: &mut Tx<'_>| match (rows::context(&of, tx, &at.workspace)?, &deployed) {
         (Some((context, _)), Some(deployed)) => {
             image::needed(&context, tx, &at.repository, deployed.clone())

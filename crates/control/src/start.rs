@@ -17,6 +17,7 @@ use crate::{
 use auth::{Auth, Identity};
 use jobs::Queue;
 use jobs::callbacks::Callbacks;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use store::identity::workspaces;
 use store::{Store, Tx};
@@ -79,6 +80,7 @@ impl Control {
             settings,
             builder,
             removals: Notify::new(),
+            deleted_workspaces: Mutex::default(),
         }));
         control.seed().await?;
         Ok(control)

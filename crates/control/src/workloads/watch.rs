@@ -154,6 +154,8 @@ async fn apply(control: &Control, changes: Vec<Change>) -> Result<(), Error> {
     for change in changes {
         if change.kind == "workspace" && change.act == Act::Deleted {
             control.queue.note_removal();
+            control.deleted_workspaces.lock().insert(change.workspace.clone());
+            control.removals.notify_one();
         }
         let concerned = match concerned(control, &change).await {
             Err(error) if !rows::may_pass(&error) => {

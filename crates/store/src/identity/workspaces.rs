@@ -4,7 +4,7 @@ use super::announce;
 use crate::feed::Act;
 use crate::{Error, Row, Tx, params};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use types::Timestamp;
 use types::ids::{AccountId, UserId, WorkspaceId};
 use types::wire::{GroupWorkspaceMapping, WorkspaceHipaaInfo, WorkspaceRuntime, WorkspaceStatus};
@@ -141,20 +141,6 @@ pub fn deleted(tx: &mut Tx<'_>) -> Result<Vec<WorkspaceId>, Error> {
     let sql = "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY deleted_at, id";
     let rows = tx.query("workspaces", sql, params![])?;
     rows.iter().map(|row| Ok(WorkspaceId::known(row.text(0)?))).collect()
-}
-
-/// Returns those that are gone, with everything in them.
-pub fn missing(
-    tx: &mut Tx<'_>,
-    ids: &BTreeSet<WorkspaceId>,
-) -> Result<BTreeSet<WorkspaceId>, Error> {
-    let mut missing = BTreeSet::new();
-    for id in ids {
-        if tx.find("workspaces", "SELECT 1 FROM workspaces WHERE id = $1", params![id])?.is_none() {
-            missing.insert(id.clone());
-        }
-    }
-    Ok(missing)
 }
 
 pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Workspace>, Error> {
