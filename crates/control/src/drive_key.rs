@@ -17,7 +17,7 @@ impl DriveKey {
     pub async fn load(store: &Store) -> Result<Self, store::Error> {
         let seed = crate::shared_secret::shared(store, "drive-key").await?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
-            .map_err(|_| store::Error::Unusable("the stored drive key is damaged".into()))?;
+            .map_err(|error| store::Error::corrupt("settings", "drive-key", error))?;
         let id = URL_SAFE_NO_PAD.encode(&Sha256::digest(pair.public_key())[..9]);
         Ok(Self { pair, id })
     }

@@ -5,6 +5,7 @@ use crate::error::{Conflict, Error};
 use crate::json;
 use bytes::Bytes;
 use jobs::Daily;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use store::idempotency::{self, Claim};
@@ -149,9 +150,14 @@ pub async fn once_shown<K: Serialize>(
         Ok::<_, Error>(KeptObject { object: json::text(&object), version })
     });
     let JsonAnswer { body, replayed } = kept.await?;
-    let KeptObject { object, version } = serde_json::from_slice(&body)
-        .map_err(|error| store::Error::Unusable(format!("a kept answer: {error}")))?;
+    let KeptObject { object, version } = kept_answer(&body)?;
     Ok(ShownAnswer { answer: JsonAnswer { body: object.into(), replayed }, version })
+}
+
+/// Reads what an act returned, which was kept for requests with the same key.
+pub fn kept_answer<T: DeserializeOwned>(body: &[u8]) -> Result<T, store::Error> {
+    let read = serde_json::from_slice(body);
+    read.map_err(|error| store::Error::corrupt("idempotency", "a kept answer", error))
 }
 
 /// Returns the answer of an earlier request with this key. It is for requests that do more than one

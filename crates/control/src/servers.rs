@@ -36,7 +36,8 @@ pub(crate) struct Servers {
 /// Tells the other servers where callers reach this one.
 pub(crate) fn announce(tx: &mut Tx<'_>, machine: &str, own: &Settings) -> Result<(), Error> {
     let urls = Urls { public: own.public_url.clone(), content: own.content_url.clone() };
-    let text = serde_json::to_string(&urls).map_err(|error| Error::Unusable(error.to_string()))?;
+    let text =
+        serde_json::to_string(&urls).map_err(|error| Error::corrupt("settings", machine, error))?;
     settings::set(tx, &format!("{PREFIX}{machine}"), &text)
 }
 
@@ -74,7 +75,7 @@ fn read_all(tx: &mut Tx<'_>) -> Result<HashMap<String, Urls>, Error> {
     let mut all = HashMap::new();
     for (name, text) in settings::all(tx, PREFIX, SERVERS_MAX)? {
         let urls = serde_json::from_str(&text)
-            .map_err(|error| Error::Unusable(format!("the setting {name}: {error}")))?;
+            .map_err(|error| Error::corrupt("settings", name.as_str(), error))?;
         let machine = name.strip_prefix(PREFIX).unwrap_or(&name);
         all.insert(machine.to_owned(), urls);
     }

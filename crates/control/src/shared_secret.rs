@@ -16,7 +16,5 @@ pub(crate) async fn shared(store: &Store, name: &'static str) -> Result<[u8; 32]
     };
     let text: String = store.write(work).await?;
     let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| {
-        Error::Unusable(format!("the stored secret `{name}` is damaged; restore a backup"))
-    })
+    bytes.ok_or_else(|| Error::corrupt("settings", name, "it is damaged; restore a backup"))
 }

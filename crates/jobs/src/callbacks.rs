@@ -57,10 +57,9 @@ pub fn report(execution: &Execution) -> Value {
 
 /// Returns the answer of a workload, or that there was none.
 fn answer_body(tx: &mut Tx<'_>, execution: &Execution, seconds: i64) -> Result<String, Error> {
-    let unread = |error: serde_json::Error| Error::Corrupt {
-        table: "executions",
-        id: execution.id.to_string(),
-        why: format!("the answer of a workload cannot be read at column {}", error.column()),
+    let unread = |error: serde_json::Error| {
+        let why = format!("the answer of a workload cannot be read at column {}", error.column());
+        Error::corrupt("executions", execution.id.to_string(), why)
     };
     let kept = executions::answer(tx, &execution.id)?;
     let kept = kept.map(|text| serde_json::from_str::<CallAnswer>(&text).map_err(unread));

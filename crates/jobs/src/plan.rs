@@ -151,11 +151,10 @@ pub(crate) fn order(
 
 fn open(keyring: &store::Keyring, id: &ExecutionId, sealed: &str) -> Result<Plan, Error> {
     let text = keyring.open(&executions::context(id), sealed)?;
-    serde_json::from_str(&text).map_err(|error| Error::Corrupt {
-        table: "execution_orders",
-        id: id.to_string(),
+    serde_json::from_str(&text).map_err(|error| {
         // The text of the error would repeat parts of the plan, and with them secrets.
-        why: format!("the plan cannot be read at column {}", error.column()),
+        let why = format!("the plan cannot be read at column {}", error.column());
+        Error::corrupt("execution_orders", id.to_string(), why)
     })
 }
 

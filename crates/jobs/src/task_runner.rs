@@ -64,17 +64,22 @@ pub(crate) fn stored(failure: &Outcome) -> tasks::Failure {
 }
 
 /// Converts a failure from a task's row.
-pub fn failure_of_row(row: &tasks::Failure) -> Outcome {
-    let code = row.code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
-    let text = row.text.clone().unwrap_or_default();
-    match row.name.as_str() {
-        EXITED => Outcome::Exited(code),
-        KILLED => Outcome::Killed(code),
+pub fn failure_of_row(row: &tasks::Failure) -> Result<Outcome, store::Error> {
+    let corrupt = |why| store::Error::corrupt("tasks", row.name.as_str(), why);
+    let code = || {
+        let code = row.code.and_then(|code| i32::try_from(code).ok());
+        code.ok_or_else(|| corrupt("the failure has no exit code"))
+    };
+    let text = || row.text.clone().ok_or_else(|| corrupt("the failure has no text"));
+    Ok(match row.name.as_str() {
+        EXITED => Outcome::Exited(code()?),
+        KILLED => Outcome::Killed(code()?),
         OUT_OF_MEMORY => Outcome::OutOfMemory,
         TIMED_OUT => Outcome::TimedOut,
-        NOT_STARTED => Outcome::NotStarted(text),
-        _ => Outcome::Lost(text),
-    }
+        NOT_STARTED => Outcome::NotStarted(text()?),
+        LOST => Outcome::Lost(text()?),
+        _ => return Err(corrupt("it is no known failure")),
+    })
 }
 
 #[cfg(test)]
@@ -92,7 +97,16 @@ mod tests {
             Outcome::NotStarted(why),
             Outcome::Lost(gone),
         ] {
-            assert_eq!(failure_of_row(&stored(&failure)), failure);
+            assert_eq!(failure_of_row(&stored(&failure)).unwrap(), failure);
+        }
+    }
+
+    #[test]
+    fn a_failure_that_was_never_stored_is_none() {
+        let row = |name: &str| tasks::Failure { name: name.into(), code: None, text: None };
+        for name in [EXITED, KILLED, NOT_STARTED, LOST, "gone"] {
+            let read = failure_of_row(&row(name));
+            assert!(matches!(read, Err(store::Error::Corrupt { .. })), "{name}");
         }
     }
 }

@@ -130,11 +130,7 @@ fn decoded(text: &str, day: i64) -> Result<Vec<u8>, Error> {
 }
 
 fn corrupt(day: i64) -> Error {
-    Error::Corrupt {
-        table: "usage_days",
-        id: day.to_string(),
-        why: "it is not a packed day".into(),
-    }
+    Error::corrupt("usage_days", day.to_string(), "it is not a packed day")
 }
 
 #[derive(Default)]

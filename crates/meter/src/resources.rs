@@ -123,10 +123,9 @@ fn member<'b>(
     blocks: &'b mut Vec<Option<Vec<Member>>>,
     series: i64,
 ) -> Result<&'b mut Member, Error> {
-    let wrong = || Error::Corrupt {
-        table: "usage_series",
-        id: format!("{}/{series}", class.id),
-        why: "it has usage and a number that no series has".into(),
+    let wrong = || {
+        let id = format!("{}/{series}", class.id);
+        Error::corrupt("usage_series", id, "it has usage and a number that no series has")
     };
     if !(1..=class.series).contains(&series) {
         return Err(wrong());

@@ -46,7 +46,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn corrupt(table: &'static str, id: impl Into<String>, why: impl ToString) -> Self {
+    pub fn corrupt(table: &'static str, id: impl Into<String>, why: impl ToString) -> Self {
         Self::Corrupt { table, id: id.into(), why: why.to_string() }
     }
 

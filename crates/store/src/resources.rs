@@ -200,6 +200,11 @@ pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error
     if !delete_row(tx, stored, actor)? {
         return Err(stored.stale());
     }
+    delete_below(tx, stored, actor)
+}
+
+/// Deletes everything below an object.
+pub fn delete_below(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error> {
     let path = stored.path();
     for kind in stored.kind.below() {
         // `0` is the character after `/`, so this matches the path, and everything that starts with

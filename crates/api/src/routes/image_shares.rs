@@ -6,7 +6,7 @@ use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::{NowOrLater, Reply, Silent};
 use auth::Member;
 use control::engine::Held;
-use control::idempotency::{JsonAnswer, once};
+use control::idempotency::{JsonAnswer, kept_answer, once};
 use control::kinds::image_share::{self as shares, Direction, Shared};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,8 +29,7 @@ pub(crate) async fn share(
         (call.context(), call.path.parents(), call.path.name().to_owned(), call.body.0);
     let work = move |tx: &mut Tx<'_>| shares::share(&context, tx, &parents, &name, &asked);
     let JsonAnswer { body, replayed } = once(&call.app.store, call.key, work).await?;
-    let shared: Shared = serde_json::from_slice(&body)
-        .map_err(|error| store::Error::Unusable(format!("a kept answer: {error}")))?;
+    let shared: Shared = kept_answer(&body)?;
     Ok(match shared {
         Shared::Done(image) => NowOrLater::Now(Reply::written(image.into()).marked(replayed)),
         Shared::Offered(pending) => {

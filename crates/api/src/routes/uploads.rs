@@ -35,8 +35,7 @@ pub(crate) async fn asked<T, Q: Query, B: Input>(
     ask: impl FnMut(&mut Tx<'_>) -> Result<Asked, control::Error> + Send + 'static,
 ) -> Result<Reply<T>, Error> {
     let answer = idempotency::once(&call.app.store, call.key.clone(), ask).await?;
-    let asked: Asked = serde_json::from_slice(&answer.body)
-        .map_err(|error| store::Error::Unusable(format!("a kept answer: {error}")))?;
+    let asked: Asked = idempotency::kept_answer(&answer.body)?;
     let body = JsonAnswer { body: Bytes::from(asked.object), replayed: answer.replayed };
     let mut reply = Reply::from(body);
     if let Ok(version) = HeaderValue::from_str(&format!("\"{}\"", asked.version)) {

@@ -72,7 +72,7 @@ pub fn book(tx: &mut Tx<'_>, account: &AccountId) -> Result<PriceBook, Error> {
     for version in price_rows::list(tx, account)? {
         for (dimension, price) in &version.prices {
             let parsed = Dimension::parse(dimension).zip(price.parse::<Price>().ok());
-            let (dimension, price) = parsed.ok_or_else(|| impossible("price", dimension))?;
+            let (dimension, price) = parsed.ok_or_else(|| no_amount("prices", dimension))?;
             book.set(dimension, version.valid_from, price);
         }
     }
@@ -102,6 +102,6 @@ pub fn allow(
 }
 
 /// The error for a stored amount that this program cannot have written.
-pub fn impossible(what: &str, name: &str) -> Error {
-    Error::Store(store::Error::Unusable(format!("the stored {what} `{name}` cannot be read")))
+fn no_amount(table: &'static str, name: &str) -> Error {
+    Error::Store(store::Error::corrupt(table, name, "its amount is no number"))
 }

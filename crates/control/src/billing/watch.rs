@@ -1,9 +1,10 @@
 //! The regular check of all budgets.
 
 use super::verdict::{Standing, Verdict, decide};
-use super::{impossible, notify, spent};
+use super::{no_amount, notify, spent};
 use crate::control::Control;
 use crate::error::Error;
+use crate::workloads::rows;
 use meter::{Money, Window};
 use store::Tx;
 use store::budgets::{self, Budget, Crossing};
@@ -65,8 +66,8 @@ fn look_at_some(
             Ok(found) if found.is_news(&budget, now) => changing.push(budget),
             Ok(_) => {}
             // A budget that cannot be read must not keep the others from being checked.
-            Err(Error::Store(store::Error::Unusable(why))) => {
-                tracing::error!(budget = budget.id.as_str(), why, "a budget cannot be looked at");
+            Err(error) if !rows::may_pass(&error) => {
+                tracing::error!(budget = budget.id.as_str(), %error, "a budget cannot be looked at");
             }
             Err(error) => return Err(error),
         }
@@ -121,7 +122,7 @@ pub fn look(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<Found, E
     let (window, spent) = spent(tx, budget, now)?;
     let told = budgets::crossings(tx, &budget.id, window.start)?;
     let verdict = decide(&Standing {
-        amount: budget.amount.parse().map_err(|_| impossible("budget", &budget.name))?,
+        amount: budget.amount.parse().map_err(|_| no_amount("budgets", &budget.name))?,
         amount_text: &budget.amount,
         thresholds: &budget.thresholds,
         hard_limit: budget.hard_limit,

@@ -219,6 +219,5 @@ fn tag(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<String, Erro
 }
 
 fn corrupt(build: &Build, why: &str) -> Error {
-    let id = build.id.to_string();
-    Error::Store(store::Error::Corrupt { table: "builds", id, why: why.to_owned() })
+    Error::Store(store::Error::corrupt("builds", build.id.to_string(), why))
 }

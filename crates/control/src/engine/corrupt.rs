@@ -3,8 +3,8 @@
 use crate::error::Error;
 use types::ids::ResourceId;
 
-pub(crate) fn corrupt(id: &ResourceId, why: impl Into<String>) -> Error {
-    Error::Store(store::Error::Corrupt { table: "resources", id: id.to_string(), why: why.into() })
+pub(crate) fn corrupt(id: &ResourceId, why: impl ToString) -> Error {
+    Error::Store(store::Error::corrupt("resources", id.to_string(), why))
 }
 
 /// Converts a size or a time of a stored wish.

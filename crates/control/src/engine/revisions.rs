@@ -186,11 +186,7 @@ pub fn earlier<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<(Revi
 
 fn parse<K: Kind>(revision: &Revision) -> Result<K, Error> {
     serde_json::from_str(&revision.wish).map_err(|error| {
-        Error::Store(store::Error::Corrupt {
-            table: "revisions",
-            id: revision.id.clone(),
-            why: error.to_string(),
-        })
+        Error::Store(store::Error::corrupt("revisions", revision.id.clone(), error))
     })
 }
 

@@ -83,9 +83,9 @@ pub(crate) fn tasks(
     let indices = from..execution.total.min(from.saturating_add(limit));
     let view = |index| match rows.next_if(|row| row.index == index) {
         Some(row) => claimed(execution, &row, &spec),
-        None => never_claimed(execution, index, &spec),
+        None => Ok(never_claimed(execution, index, &spec)),
     };
-    Ok(indices.map(view).collect())
+    indices.map(view).collect()
 }
 
 fn never_claimed(
@@ -110,7 +110,11 @@ fn never_claimed(
     }
 }
 
-fn claimed(execution: &Execution, task: &Task, spec: &JobExecutionTaskSpec) -> JobExecutionTask {
+fn claimed(
+    execution: &Execution,
+    task: &Task,
+    spec: &JobExecutionTaskSpec,
+) -> Result<JobExecutionTask, Error> {
     let ended = matches!(task.state, State::Succeeded | State::Failed | State::Cancelled);
     let metadata = JobExecutionTaskMetadata {
         completed_at: task.ended_at.filter(|_| ended),
@@ -127,33 +131,33 @@ fn claimed(execution: &Execution, task: &Task, spec: &JobExecutionTaskSpec) -> J
         State::Failed => JobExecutionTaskStatus::Failed,
         State::Cancelled => JobExecutionTaskStatus::Cancelled,
     };
-    let conditions = Some(conditions(task)).filter(|conditions| !conditions.is_empty());
-    JobExecutionTask {
+    let conditions = Some(conditions(task)?).filter(|conditions| !conditions.is_empty());
+    Ok(JobExecutionTask {
         conditions,
         metadata: Some(metadata),
         spec: Some(spec.clone()),
         status: Some(status),
-    }
+    })
 }
 
 /// Returns how the attempts of a task ended: the outcome, and why an attempt did not succeed.
-fn conditions(task: &Task) -> Vec<JobExecutionTaskCondition> {
-    let failure = task.failure.as_ref().map(failure_of_row);
+fn conditions(task: &Task) -> Result<Vec<JobExecutionTaskCondition>, Error> {
+    let failure = task.failure.as_ref().map(failure_of_row).transpose()?;
     let (kind, state, severity) = match task.state {
         State::Succeeded => ("Completed", "Succeeded", "Info"),
         State::Failed => ("Completed", "Failed", "Error"),
         State::Cancelled => ("Completed", "Cancelled", "Info"),
         State::Waiting(_) | State::Running if failure.is_some() => ("Retry", "Pending", "Warning"),
-        State::Waiting(_) | State::Running => return Vec::new(),
+        State::Waiting(_) | State::Running => return Ok(Vec::new()),
     };
-    vec![JobExecutionTaskCondition {
+    Ok(vec![JobExecutionTaskCondition {
         execution_reason: failure.as_ref().map(code),
         message: Some(message(task, failure.as_ref())),
         reason: failure.as_ref().map(|failure| reason(failure).to_owned()),
         severity: Some(severity.to_owned()),
         state: Some(state.to_owned()),
         kind: Some(kind.to_owned()),
-    }]
+    }])
 }
 
 const fn reason(failure: &Outcome) -> &'static str {

@@ -78,7 +78,11 @@ impl Runners {
             let jobs = self.0.store.read(page).await?;
             for job in &jobs {
                 let of = |name| Repository { workspace: job.workspace.clone(), name };
-                served.extend(rows::repositories(job).into_iter().map(of));
+                match rows::repositories(job) {
+                    Ok(names) => served.extend(names.into_iter().map(of)),
+                    // The others are served all the same.
+                    Err(error) => tracing::error!(%error, "a job provides no runners"),
+                }
             }
             match jobs.last() {
                 Some(last) => after = Some(last.id.clone()),

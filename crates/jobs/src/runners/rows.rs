@@ -23,12 +23,17 @@ pub(super) struct Serving {
 }
 
 /// Returns the repositories, in lower case, that a stored job provides runners for.
-pub(super) fn repositories(row: &resources::Stored) -> Vec<String> {
-    // Most jobs provide no runners; skip parsing those.
+pub(super) fn repositories(row: &resources::Stored) -> Result<Vec<String>, Error> {
+    Ok(wish(row)?.map(|job| served(&job)).unwrap_or_default())
+}
+
+/// Returns what a job is to be, if it may provide runners. Most provide none, and are not parsed.
+fn wish(row: &resources::Stored) -> Result<Option<Job>, Error> {
     if !row.wish.contains("githubRunner") {
-        return Vec::new();
+        return Ok(None);
     }
-    serde_json::from_str::<Job>(&row.wish).map(|job| served(&job)).unwrap_or_default()
+    let job = serde_json::from_str(&row.wish);
+    job.map_err(|error| Error::corrupt("resources", row.id.to_string(), error))
 }
 
 fn served(job: &Job) -> Vec<String> {
@@ -77,12 +82,10 @@ fn read(
     row: resources::Stored,
     repository: &str,
 ) -> Result<Option<Serving>, Error> {
-    if !repositories(&row).iter().any(|served| served == repository) {
-        return Ok(None);
-    }
+    let serves = |job: &Job| served(job).iter().any(|served| served == repository);
+    let Some(job) = wish(&row)?.filter(serves) else { return Ok(None) };
     let Some(workspace) = identity::workspaces::find(tx, &row.workspace)? else { return Ok(None) };
-    let wish: Result<Job, _> = serde_json::from_str(&row.wish);
-    let at_once = wish.ok().and_then(|job| job.spec.runtime?.max_concurrent_tasks);
+    let at_once = job.spec.runtime.and_then(|runtime| runtime.max_concurrent_tasks);
     Ok(Some(Serving {
         labels: names::labels(&workspace.name, &row.name, &settings.labels),
         runners_max: at_once.unwrap_or(settings.runners_max),

@@ -103,7 +103,7 @@ async fn an_execution_fails_when_a_task_stays_failed(stage: Stage) {
     let end = stage.end(&id).await;
     assert_eq!((end.phase, end.counts.succeeded, end.counts.failed), (Phase::Failed, 3, 2));
     let tasks = stage.tasks(&id).await;
-    let told = |index: usize| failure_of_row(tasks[index].failure.as_ref().unwrap());
+    let told = |index: usize| failure_of_row(tasks[index].failure.as_ref().unwrap()).unwrap();
     assert_eq!((told(0), tasks[0].attempt), (Outcome::TimedOut, 2));
     assert_eq!((told(1), tasks[1].attempt), (Outcome::NotStarted("no such program".into()), 1));
 }

@@ -304,7 +304,7 @@ async fn what_no_machine_has_the_image_of_fails(stage: Stage) {
     let end = stage.end(&id).await;
     assert_eq!((end.phase, end.counts.failed), (Phase::Failed, 6));
     for task in stage.tasks(&id).await {
-        let failure = jobs::failure_of_row(&task.failure.unwrap());
+        let failure = jobs::failure_of_row(&task.failure.unwrap()).unwrap();
         assert_eq!(failure, Outcome::NotStarted("no such image".into()));
         assert!(task.attempt <= 2, "each machine tries once: {}", task.attempt);
     }

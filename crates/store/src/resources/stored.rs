@@ -55,6 +55,12 @@ impl Stored {
         }
     }
 
+    /// Returns whether only the record of the object is left: its name is free, and what it ran is
+    /// gone.
+    pub fn is_terminated(&self) -> bool {
+        self.status == Some(Status::Terminated)
+    }
+
     pub(super) fn status_name(&self) -> &'static str {
         self.status.map_or("", Status::name)
     }

@@ -67,10 +67,9 @@ impl Deployed {
 /// Adds the own images that a wish names. A wish that cannot be read might name any, so it must not
 /// be skipped.
 fn add_images(references: &mut BTreeSet<String>, wish: &str) -> Result<(), store::Error> {
-    let images = images_in(wish).map_err(|error| store::Error::Corrupt {
-        table: "resources",
-        id: "a wish".to_owned(),
-        why: format!("it names an image, and cannot be read at column {}", error.column()),
+    let images = images_in(wish).map_err(|error| {
+        let why = format!("it names an image, and cannot be read at column {}", error.column());
+        store::Error::corrupt("resources", "a wish", why)
     })?;
     references.extend(images.into_iter().filter(|image| is_own_image(image)));
     Ok(())
