@@ -9,7 +9,7 @@ use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, ShownAnswer, earlier, once, once_shown};
 use crate::missing::Missing;
 use crate::snapshot_base;
-use crate::snapshots::{self, keeper};
+use crate::snapshots::{self};
 use crate::workloads::archive::ARCHIVE;
 use crate::workloads::now;
 use store::Tx;
@@ -38,7 +38,7 @@ pub async fn archive(
     let store = context.control.store.clone();
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<Sandbox>::lock(&context, tx, &[], &name)?;
-        if keeper(&context.control).is_none() {
+        if context.control.snapshot_store().is_none() {
             return Err(Error::Missing(Missing::Snapshot));
         }
         if held.row.status != Some(Status::Deployed) {
@@ -140,7 +140,7 @@ fn begin_restore(
     if held.state.is_away() {
         return Err(refused(&held, "unarchive it first"));
     }
-    if held.row.status == Some(Status::Terminated) {
+    if held.row.is_terminated() {
         return Err(refused(&held, "fork the snapshot instead"));
     }
     snapshot_base::require_image(context, &begins, held.wish.image())?;
@@ -155,7 +155,7 @@ fn begin_restore(
 
 /// Makes sure that a snapshot's files are on the machine, before a sandbox gives up its own.
 async fn bring(context: &Context, sandbox: &str, snapshot: &str) -> Result<(), Error> {
-    let Some((keeper, _)) = keeper(&context.control) else { return Ok(()) };
+    let Some((snapshots, _)) = context.control.snapshot_store() else { return Ok(()) };
     let of = context.clone();
     let (sandbox, snapshot) = (sandbox.to_owned(), snapshot.to_owned());
     let find = move |tx: &mut Tx<'_>| {
@@ -163,8 +163,8 @@ async fn bring(context: &Context, sandbox: &str, snapshot: &str) -> Result<(), E
         Ok::<_, Error>(snapshots::find(&of, tx, Some(&sandbox), &snapshot)?.row.id)
     };
     let id = context.control.store.read(find).await?;
-    if !keeper.is_here(&id) {
-        keeper.fetch(context.member.workspace.as_str(), &id).await?;
+    if !snapshots.is_here(&id) {
+        snapshots.fetch(context.member.workspace.as_str(), &id).await?;
     }
     Ok(())
 }

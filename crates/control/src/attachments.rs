@@ -6,7 +6,6 @@ use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::{Error, Unfit};
 use crate::missing::Missing;
-use crate::volumes;
 use std::fmt;
 use store::Tx;
 use types::KindName;
@@ -65,7 +64,7 @@ impl<'h> Holder<'h> {
         old: Option<&Self>,
         serving: Option<&Self>,
     ) -> Result<(), Error> {
-        self.require_keeper(context)?;
+        self.require_store(context)?;
         for name in self.names() {
             let had = old.is_some_and(|old| old.names().any(|before| before == name));
             // A volume of the earlier wish may have been deleted since.
@@ -132,7 +131,7 @@ impl<'h> Holder<'h> {
             return Err(Unfit::VolumeElsewhere { volume, kind }.into());
         }
         let elsewhere = |machine: &String| volume.state.machine.as_ref() != Some(machine);
-        if volumes::keeper(&context.control).is_some_and(|(_, machine)| elsewhere(&machine)) {
+        if context.control.volume_store().is_some_and(|(_, machine)| elsewhere(&machine)) {
             return Err(Unfit::VolumeOnOtherMachine { volume: name.to_owned() }.into());
         }
         let taken = types::kinds::volume::State { attached_to: Some(me), ..volume.state.clone() };
@@ -141,7 +140,7 @@ impl<'h> Holder<'h> {
 
     /// Refuses volumes on a machine that keeps none, where everything written to them would be
     /// lost.
-    fn require_keeper(&self, context: &Context) -> Result<(), Error> {
+    fn require_store(&self, context: &Context) -> Result<(), Error> {
         // A sandbox's volumes that go with its instance need a disk too.
         let mounts = match self.kind {
             KindName::Sandbox => !self.wished.is_empty(),

@@ -4,10 +4,13 @@ use crate::builds::shared as builds;
 use crate::cursor::CursorKey;
 use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
+use crate::drive_store::DriveStore;
 use crate::machine::{Builder, Edge, Machine};
 use crate::models;
 use crate::servers::Servers;
 use crate::settings::Settings;
+use crate::snapshot_store::SnapshotStore;
+use crate::volume_store::VolumeStore;
 use crate::workload_identity::key::IdentityKey;
 use crate::workloads::shared::Shared;
 use auth::Auth;
@@ -63,6 +66,26 @@ impl Inner {
     /// servers.
     pub fn machine(&self) -> Option<&Arc<dyn Machine>> {
         self.machine.as_ref()
+    }
+
+    /// What keeps volumes on this server's machine, and the machine's name.
+    pub(crate) fn volume_store(&self) -> Option<(Arc<dyn VolumeStore>, String)> {
+        self.on_machine(|machine| machine.volumes())
+    }
+
+    /// What keeps drives on this server's machine, and the machine's name.
+    pub(crate) fn drive_store(&self) -> Option<(Arc<dyn DriveStore>, String)> {
+        self.on_machine(|machine| machine.drives())
+    }
+
+    /// What takes and keeps snapshots on this server's machine, and the machine's name.
+    pub(crate) fn snapshot_store(&self) -> Option<(Arc<dyn SnapshotStore>, String)> {
+        self.on_machine(|machine| machine.snapshots())
+    }
+
+    fn on_machine<S>(&self, part: impl FnOnce(&dyn Machine) -> Option<S>) -> Option<(S, String)> {
+        let machine = self.machine()?;
+        Some((part(machine.as_ref())?, machine.name().to_owned()))
     }
 
     /// Statistics of the requests to a workload, as far as this server's edge knows them.

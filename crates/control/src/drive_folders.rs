@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::drive_store::{DriveFault, name_of};
-use crate::drives::keeper;
 use crate::engine::Held;
 use crate::error::{Absent, Conflict, Error, Unfit};
 use store::{Tx, resources};
@@ -29,16 +28,16 @@ pub async fn remove_folder(context: Context, name: String, path: String) -> Resu
     let _lock = context.control.workloads.lock(&held.row.id).await;
     let (of, drive, wanted) = (context.clone(), held.row.id.clone(), folder.clone());
     store.read(move |tx| require_folder_unused(&of, tx, &drive, &wanted)).await?;
-    let keeper = keeper(&context.control);
-    let keeper = keeper.filter(|(_, machine)| held.state.machine.as_ref() == Some(machine));
-    let Some((keeper, _)) = keeper else {
+    let drives = context.control.drive_store();
+    let drives = drives.filter(|(_, machine)| held.state.machine.as_ref() == Some(machine));
+    let Some((drives, _)) = drives else {
         return Err(Unfit::DriveOnOtherMachine { drive: held.row.name }.into());
     };
-    match keeper.remove_folder(&name_of(&held.row.id), &folder).await {
+    match drives.remove_folder(&name_of(&held.row.id), &folder).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Absent::DriveFolder { folder }.into()),
         Err(DriveFault::Place(why)) => Err(Unfit::DriveFolder(why).into()),
-        Err(fault) => Err(Error::Launch(fault.to_string())),
+        Err(fault) => Err(Error::Machine(fault.to_string())),
     }
 }
 

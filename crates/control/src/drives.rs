@@ -7,26 +7,18 @@ pub(crate) use mounting::complete;
 pub use mounting::{list, mount, unmount};
 
 use crate::context::Context;
-use crate::control::Control;
 use crate::drive_store::{DriveStore, NewDrive, name_of};
 use crate::engine::{self, Checked, Held};
 use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::run_to_end::run_to_end;
 use crate::workloads::{rows, soon};
-use std::future::Future;
 use std::sync::Arc;
 use store::{Tx, resources};
-use tracing::Instrument;
 use types::ids::ResourceId;
 use types::instance::DriveMount;
 use types::kinds::{Drive, Sandbox, drive};
 use types::{Kind, KindName};
-
-/// Returns the drive store of this server's machine, if it has one, and the machine's name.
-pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn DriveStore>, String)> {
-    let machine = control.machine()?;
-    Some((machine.drives()?, machine.name().to_owned()))
-}
 
 /// Creates a drive: first its file system, then its row.
 pub async fn create(
@@ -34,27 +26,20 @@ pub async fn create(
     wish: Drive,
     key: Option<RequestKey>,
 ) -> Result<JsonAnswer, Error> {
-    let Some(keeper) = keeper(&context.control) else {
+    let Some(drives) = context.control.drive_store() else {
         let store = context.control.store.clone();
         return once(&store, key, move |tx| engine::create(&context, tx, &[], wish.clone())).await;
     };
     let checked = Checked::new(&context, wish)?;
     // Spawned, because a caller that disconnects must not leave a file system without its row.
-    spawned(async move { made(&context, checked, key, keeper).await })
-        .await
-        .unwrap_or_else(|| Err(Error::Launch("it was interrupted".to_owned())))
-}
-
-/// Runs work to its end, even if nobody waits for it any more. `None` if it was interrupted.
-async fn spawned<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
-    tokio::spawn(work.in_current_span()).await.ok()
+    run_to_end(async move { made(&context, checked, key, drives).await }).await?
 }
 
 async fn made(
     context: &Context,
     checked: Checked<Drive>,
     key: Option<RequestKey>,
-    (keeper, machine): (Arc<dyn DriveStore>, String),
+    (drives, machine): (Arc<dyn DriveStore>, String),
 ) -> Result<JsonAnswer, Error> {
     let control = &context.control;
     let id = ResourceId::new(context.world());
@@ -65,7 +50,7 @@ async fn made(
     let name = name_of(&id);
     if file_system {
         let workspace = context.member.workspace.to_string();
-        keeper.make(NewDrive { name: name.clone(), workspace }).await?;
+        drives.make(NewDrive { name: name.clone(), workspace }).await?;
     }
     let (of, row) = (context.clone(), id.clone());
     let answer = once(&control.store, key, move |tx| {
@@ -81,7 +66,7 @@ async fn made(
         // Whoever can read next whether there is a row decides what becomes of the file system.
         Err(error) if rows::is_uncertain(error) => soon::reconcile(control, KindName::Drive, id),
         Ok(_) | Err(_) => {
-            if let Err(fault) = keeper.remove(&name).await {
+            if let Err(fault) = drives.remove(&name).await {
                 tracing::error!(%fault, drive = %name, "a drive without a row could not be removed");
             }
         }
@@ -98,8 +83,8 @@ pub async fn remove(context: Context, name: String) -> Result<Drive, Error> {
         Ok::<_, Error>((held.row.id, last))
     };
     let (id, last) = store.write(work).await?;
-    if let Some((keeper, _)) = keeper(&context.control)
-        && let Err(fault) = keeper.remove(&name_of(&id)).await
+    if let Some((drives, _)) = context.control.drive_store()
+        && let Err(fault) = drives.remove(&name_of(&id)).await
     {
         // The task that follows the rows tries it again.
         tracing::warn!(%fault, drive = %id, "the files of a drive are still there");

@@ -172,11 +172,11 @@ async fn begin(
             (Source::Sandbox(_), None) => None,
         };
         if target == ForkTarget::Sandbox
-            && of.find(tx, KindName::Sandbox, &[], &name)?.is_some_and(|row| !create::is_gone(&row))
+            && of.find(tx, KindName::Sandbox, &[], &name)?.is_some_and(|row| !row.is_terminated())
         {
             return Err(Error::Exists { kind: KindName::Sandbox, name: name.clone() });
         }
-        if snapshots::keeper(&of.control).is_none() {
+        if of.control.snapshot_store().is_none() {
             return Err(Error::Missing(Missing::Fork));
         }
         Ok::<_, Error>((sandbox, found))

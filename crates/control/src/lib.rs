@@ -41,6 +41,7 @@ pub mod providers;
 pub mod query;
 pub mod registry;
 pub mod repositories;
+mod run_to_end;
 pub mod schedule_executions;
 mod servers;
 mod settings;

@@ -14,16 +14,17 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Checked, Held, Secrets, Shown};
 use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
-use crate::idempotency::{JsonAnswer, RequestKey, forget, forget_answer, once};
+use crate::idempotency::{JsonAnswer, RequestKey, forget, forget_answer, kept_answer, once};
 use crate::missing::Missing;
-use crate::snapshot_store::{NewSnapshot, SnapshotFault, SnapshotStore};
+use crate::run_to_end::run_to_end;
+use crate::snapshot_store::{NewSnapshot, SnapshotFault};
 use crate::usage;
 use crate::workloads::{launch, rows, soon};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use std::sync::Arc;
 use store::resources::{self, Query, Stored};
 use store::{Tx, feed, wishes};
-use tracing::Instrument;
 use types::KindName;
 use types::ids::ResourceId;
 use types::instance::InstanceName;
@@ -33,12 +34,6 @@ use types::parts::Status;
 
 /// Longest id or name, in characters; longer ones find nothing.
 const NAME_MAX: usize = 64;
-
-/// Returns the snapshot store of this server's machine, if it has one, and the machine's name.
-pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn SnapshotStore>, String)> {
-    let machine = control.machine()?;
-    Some((machine.snapshots()?, machine.name().to_owned()))
-}
 
 /// Which snapshot to take, and why it is kept.
 #[derive(Debug, Clone)]
@@ -81,15 +76,15 @@ async fn done(context: &Context, order: Order, key: Option<RequestKey>) -> Resul
     let (of, id) = (context.clone(), ResourceId::new(context.world()));
     let row = id.clone();
     let whole = async move { taken(&of, order, key, row).await };
-    match tokio::spawn(whole.in_current_span()).await {
+    match run_to_end(whole).await {
         Ok(Err(error @ Error::Store(_))) => {
             soon::reconcile(&context.control, KindName::Snapshot, id);
             Err(error)
         }
         Ok(done) => done,
-        Err(_) => {
+        Err(interrupted) => {
             soon::reconcile(&context.control, KindName::Snapshot, id);
-            Err(Error::Snapshot("it was interrupted".to_owned()))
+            Err(interrupted.into())
         }
     }
 }
@@ -121,9 +116,9 @@ async fn taken(
         }
         before = Some(earlier);
     };
-    let (keeper, _) = keeper(control).ok_or(Error::Missing(Missing::Snapshot))?;
+    let (snapshots, _) = control.snapshot_store().ok_or(Error::Missing(Missing::Snapshot))?;
     let workspace = context.member.workspace.to_string();
-    let how = keeper.take(NewSnapshot { id: id.clone(), instance, workspace }).await;
+    let how = snapshots.take(NewSnapshot { id: id.clone(), instance, workspace }).await;
     settle(control, &id, how.as_ref()).await?;
     if how.is_err() {
         control.store.write(move |tx| forget(tx, key.as_ref())).await?;
@@ -189,9 +184,12 @@ async fn is_void(
 
 /// Returns the id of the row that an earlier request with the same key was answered with.
 fn earlier(answer: &JsonAnswer) -> Result<ResourceId, Error> {
-    let snapshot: serde_json::Value = serde_json::from_slice(&answer.body)
-        .map_err(|error| Error::Snapshot(format!("an earlier answer cannot be read: {error}")))?;
-    Ok(Snapshot::row_of(snapshot["id"].as_str().unwrap_or_default()))
+    #[derive(Deserialize)]
+    struct Begun {
+        id: String,
+    }
+    let snapshot: Begun = kept_answer(&answer.body)?;
+    Ok(Snapshot::row_of(&snapshot.id))
 }
 
 /// Writes the row of a snapshot that is about to be taken, and returns the instance to take it of.
@@ -202,7 +200,7 @@ fn begin(
     id: &ResourceId,
 ) -> Result<(Snapshot, InstanceName), Error> {
     let sandbox = Held::<Sandbox>::lock(context, tx, &[], &order.sandbox)?;
-    let Some((_, machine)) = keeper(&context.control) else {
+    let Some((_, machine)) = context.control.snapshot_store() else {
         return Err(Error::Missing(Missing::Snapshot));
     };
     let instance = running(&sandbox, &machine)?;
@@ -448,7 +446,7 @@ pub(crate) fn usable(
         }
         (SnapshotStatus::Ready, _) => {}
     }
-    let Some((_, machine)) = keeper(&context.control) else {
+    let Some((_, machine)) = context.control.snapshot_store() else {
         return Err(Error::Missing(Missing::Fork));
     };
     if held.state.machine.as_deref() != Some(machine.as_str()) {

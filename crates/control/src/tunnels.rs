@@ -7,12 +7,11 @@
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
+use crate::run_to_end::{Interrupted, run_to_end};
 use crate::tunnel_maker::{TunnelFault, TunnelMaker};
 use crate::workloads::{launch, rows};
-use std::future::Future;
 use std::sync::Arc;
 use store::{Tx, settings};
-use tracing::Instrument;
 use types::ids::ResourceId;
 use types::instance::InstanceName;
 use types::kinds::Network;
@@ -40,7 +39,9 @@ pub async fn set(
 ) -> Result<(), TunnelRefusal> {
     let wanted = TunnelSettings::read(&config)?;
     let (control, id) = (control.clone(), sandbox.clone());
-    spawned(async move { set_now(&control, &id, config, wanted).await }).await
+    run_to_end(async move { set_now(&control, &id, config, wanted).await })
+        .await
+        .unwrap_or_else(interrupted)
 }
 
 async fn set_now(
@@ -83,7 +84,7 @@ async fn set_now(
 /// Removes the tunnel of a sandbox.
 pub async fn remove(control: &Control, sandbox: &ResourceId) -> Result<(), TunnelRefusal> {
     let (control, id) = (control.clone(), sandbox.clone());
-    spawned(async move { remove_now(&control, &id).await }).await
+    run_to_end(async move { remove_now(&control, &id).await }).await.unwrap_or_else(interrupted)
 }
 
 async fn remove_now(control: &Control, id: &ResourceId) -> Result<(), TunnelRefusal> {
@@ -188,12 +189,8 @@ fn maker(control: &Control) -> Option<Arc<dyn TunnelMaker>> {
     control.machine()?.tunnels()
 }
 
-/// Runs work to its end, even if nobody waits for it any more.
-async fn spawned(
-    work: impl Future<Output = Result<(), TunnelRefusal>> + Send + 'static,
-) -> Result<(), TunnelRefusal> {
-    let interrupted = |_| Err(TunnelRefusal::Failed("it was interrupted".into()));
-    tokio::spawn(work.in_current_span()).await.unwrap_or_else(interrupted)
+fn interrupted(interrupted: Interrupted) -> Result<(), TunnelRefusal> {
+    Err(TunnelRefusal::Failed(interrupted.to_string()))
 }
 
 fn refusal(fault: TunnelFault) -> TunnelRefusal {

@@ -15,7 +15,6 @@ use crate::engine::{self, Held, Secrets};
 use crate::error::{Absent, Conflict, Error, Unfit};
 use crate::json;
 use crate::missing::Missing;
-use crate::volumes::keeper;
 use crate::workloads::rows;
 use store::Tx;
 use store::builds::Build;
@@ -48,7 +47,7 @@ pub fn ask(
     version: Option<&str>,
 ) -> Result<Asked, Error> {
     let control = &context.control;
-    if control.builder.is_none() || keeper(control).is_none() {
+    if control.builder.is_none() || control.volume_store().is_none() {
         return Err(Error::Missing(Missing::ReceiveTemplate));
     }
     let mut held = Held::<VolumeTemplate>::lock(context, tx, &[], template)?;
@@ -106,8 +105,8 @@ pub(crate) fn fail(tx: &mut Tx<'_>, build: &Build, reason: &str) -> Result<bool,
 /// Makes the unpacked content the newest version. Returns `false` if nobody wants it any more.
 pub(crate) fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
     let Some((held, awaited)) = waiting(tx, build)? else { return Ok(false) };
-    let Some((keeper, machine)) = keeper(&context.control) else { return Ok(false) };
-    let size_mb = keeper.size_mb(&name_of(&held.row.id, awaited.number));
+    let Some((volumes, machine)) = context.control.volume_store() else { return Ok(false) };
+    let size_mb = volumes.size_mb(&name_of(&held.row.id, awaited.number));
     let (Some(size_mb), Some((digest, bytes))) = (size_mb, build.image.clone()) else {
         return Err(engine::corrupt(&held.row.id, "what was unpacked for it is not there"));
     };

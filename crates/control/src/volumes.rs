@@ -11,25 +11,19 @@ use crate::context::Context;
 use crate::engine::{self, Checked, Held, Shown};
 use crate::error::{Conflict, Error, Forbidden, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::run_to_end::run_to_end;
 use crate::volume_store::{NewVolume, VolumeFault, VolumeStore};
 use crate::volume_templates;
 use crate::workloads::{rows, soon};
 use crate::{control::Control, usage};
 use std::sync::Arc;
 use store::{Tx, resources};
-use tracing::Instrument;
 use types::ids::ResourceId;
 use types::instance::{KeptFor, Medium, Scratch, VolumeMount, VolumeName, VolumeSource};
 use types::kinds::{Sandbox, Volume, volume};
 use types::parts::{VolumeType, mount_place};
 use types::usage::Dimension;
 use types::{Kind, KindName};
-
-/// Returns the volume store of this server's machine, if it has one, and the machine's name.
-pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn VolumeStore>, String)> {
-    let machine = control.machine()?;
-    Some((machine.volumes()?, machine.name().to_owned()))
-}
 
 pub(crate) fn name_of(id: &ResourceId) -> VolumeName {
     VolumeName::of(&KeptFor::Volume(id.clone()))
@@ -41,22 +35,20 @@ pub async fn create(
     wish: Volume,
     key: Option<RequestKey>,
 ) -> Result<JsonAnswer, Error> {
-    let Some(keeper) = keeper(&context.control) else {
+    let Some(volumes) = context.control.volume_store() else {
         let store = context.control.store.clone();
         return once(&store, key, move |tx| engine::create(&context, tx, &[], wish.clone())).await;
     };
     let checked = Checked::new(&context, wish)?;
     // Spawned, because a caller that disconnects must not leave a file system without its row.
-    let whole = async move { made(&context, checked, key, keeper).await };
-    let whole = tokio::spawn(whole.in_current_span());
-    whole.await.unwrap_or_else(|_| Err(Error::Volume("it was interrupted".to_owned())))
+    run_to_end(async move { made(&context, checked, key, volumes).await }).await?
 }
 
 async fn made(
     context: &Context,
     checked: Checked<Volume>,
     key: Option<RequestKey>,
-    (keeper, machine): (Arc<dyn VolumeStore>, String),
+    (volumes, machine): (Arc<dyn VolumeStore>, String),
 ) -> Result<JsonAnswer, Error> {
     let control = &context.control;
     let id = ResourceId::new(context.world());
@@ -67,7 +59,7 @@ async fn made(
     let mut file_system = false;
     if let Some((size_mb, from)) = order {
         let workspace = context.member.workspace.to_string();
-        keeper.make(NewVolume { name: name.clone(), workspace, size_mb, from }).await?;
+        volumes.make(NewVolume { name: name.clone(), workspace, size_mb, from }).await?;
         file_system = true;
     }
     let (of, row) = (context.clone(), id.clone());
@@ -84,7 +76,7 @@ async fn made(
         // Whoever can read next whether there is a row decides what becomes of the file system.
         Err(error) if rows::is_uncertain(error) => soon::reconcile(control, KindName::Volume, id),
         Ok(_) | Err(_) => {
-            if let Err(fault) = keeper.remove(&name).await {
+            if let Err(fault) = volumes.remove(&name).await {
                 tracing::error!(%fault, volume = %name, "a volume without a row could not be removed");
             }
         }
@@ -129,9 +121,7 @@ pub async fn replace(
 ) -> Result<Shown<Volume>, Error> {
     // Spawned, because a caller that disconnects must not leave a row that is larger than its file
     // system.
-    let whole = async move { replaced(&context, name, wish, seen).await };
-    let whole = tokio::spawn(whole.in_current_span());
-    whole.await.unwrap_or_else(|_| Err(Error::Volume("it was interrupted".to_owned())))
+    run_to_end(async move { replaced(&context, name, wish, seen).await }).await?
 }
 
 async fn replaced(
@@ -155,12 +145,12 @@ async fn replaced(
         engine::replace_held(&of, tx, &[], &name, wish.clone())
     };
     let (shown, held) = control.store.write(work).await?;
-    let Some((keeper, machine)) = keeper(control) else { return Ok(shown) };
+    let Some((volumes, machine)) = control.volume_store() else { return Ok(shown) };
     if held.state.machine.as_deref() != Some(machine.as_str()) {
         return Ok(shown);
     }
     let (id, size) = (&held.row.id, held.wish.spec.size);
-    grow(control, &*keeper, id, size_mb(id, size)?).await?;
+    grow(control, &*volumes, id, size_mb(id, size)?).await?;
     Ok(shown)
 }
 
@@ -168,12 +158,12 @@ async fn replaced(
 /// of the file system back.
 pub(crate) async fn grow(
     control: &Control,
-    keeper: &dyn VolumeStore,
+    volumes: &dyn VolumeStore,
     id: &ResourceId,
     wanted_mb: u32,
 ) -> Result<(), Error> {
     let name = name_of(id);
-    let Some(kept_mb) = keeper.size_mb(&name) else {
+    let Some(kept_mb) = volumes.size_mb(&name) else {
         // Making another in its place would hide the loss.
         tracing::error!(volume = %name, "its files are not on this machine any more");
         return Ok(());
@@ -181,7 +171,7 @@ pub(crate) async fn grow(
     if kept_mb >= wanted_mb {
         return Ok(());
     }
-    let Err(fault) = keeper.grow(&name, wanted_mb).await else { return Ok(()) };
+    let Err(fault) = volumes.grow(&name, wanted_mb).await else { return Ok(()) };
     if matches!(fault, VolumeFault::OverShare(_) | VolumeFault::Full(_)) {
         shrink_back(control, id.clone(), (wanted_mb, kept_mb)).await?;
     }

@@ -166,7 +166,7 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         Decision::NoRoom(_) | Decision::Crowded(admission::Refused::Total { .. }) => {
             (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY")
         }
-        Decision::Snapshot(_) | Decision::Volume(_) => {
+        Decision::Snapshot(_) | Decision::Volume(_) | Decision::Machine(_) => {
             (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
         }
         Decision::Egress(_) => (StatusCode::INTERNAL_SERVER_ERROR, "NETWORK_NOT_IN_EFFECT"),

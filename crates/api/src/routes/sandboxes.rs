@@ -16,7 +16,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use types::kinds::Sandbox;
-use types::parts::Status;
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
 use types::{Kind, KindName, Scope, Verb};
 
@@ -67,7 +66,7 @@ async fn create_built(
     let reuse = call.query.create_if_not_exist.0;
     let ask = move |tx: &mut Tx<'_>| {
         let found = context.find(tx, KindName::Sandbox, &[], wish.name())?;
-        match found.is_some_and(|row| reuse && row.status != Some(Status::Terminated)) {
+        match found.is_some_and(|row| reuse && !row.is_terminated()) {
             true => builds::replace(&context, tx, wish.name(), wish.clone()),
             false => builds::create(&context, tx, wish.clone()),
         }

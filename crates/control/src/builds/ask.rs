@@ -66,7 +66,7 @@ pub fn replace<K: Buildable>(
 /// Checks whether only the record of a terminated object has this name, which is free.
 fn is_gone<K: Buildable>(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<bool, Error> {
     let found = Held::<K>::find(context, tx, &[], name)?;
-    Ok(found.is_some_and(|held| held.row.status == Some(Status::Terminated)))
+    Ok(found.is_some_and(|held| held.row.is_terminated()))
 }
 
 /// Requests the build of an image that nothing runs yet.

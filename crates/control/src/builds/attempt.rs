@@ -5,6 +5,7 @@ use super::log::{self, PIECES_MAX};
 use crate::control::Control;
 use crate::error::Error;
 use crate::machine::{BuildFault, BuildOrder, Builder, Built, FillOrder};
+use crate::workloads::rows;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -21,8 +22,6 @@ use types::parts::Status;
 const OWN_IMAGES_MAX: i64 = 1000;
 /// How long to wait for the last lines of a build to be stored.
 const LOG_END_MAX: Duration = Duration::from_secs(90);
-/// Pause after a failure of the database.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Builds, and records the outcome. If this is dropped, the build is left to the next start.
 pub(super) async fn run(control: Control, builder: Arc<dyn Builder>, build: Build) {
@@ -186,11 +185,16 @@ async fn conclude(
     Ok(())
 }
 
-/// Retries until the database takes it; otherwise finished work would be repeated.
+/// Retries until the database takes it; otherwise finished work would be repeated. What no database
+/// takes is left to the next pass over the queue, which sets such a build aside.
 async fn until_done<F: Future<Output = Result<(), Error>>>(mut act: impl FnMut() -> F) {
     while let Err(error) = act().await {
+        if !rows::may_pass(&error) {
+            tracing::error!(%error, "the outcome of a build cannot be noted");
+            return;
+        }
         tracing::error!(%error, "the outcome of a build cannot be noted; trying again");
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(rows::RETRY_AFTER).await;
     }
 }
 

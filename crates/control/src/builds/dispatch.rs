@@ -8,7 +8,6 @@ use super::{attempt, end};
 use crate::control::Control;
 use crate::error::{Conflict, Error};
 use crate::machine::{Builder, Machine, MachineFault};
-use crate::volumes;
 use crate::workloads::rows;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -322,8 +321,8 @@ impl Dispatcher {
         }
         let name = VolumeName::new(build.repository.clone());
         let name = name.map_err(|error| MachineFault(error.to_string()))?;
-        match volumes::keeper(&self.control) {
-            Some((keeper, _)) => keeper.remove(&name).await,
+        match self.control.volume_store() {
+            Some((volumes, _)) => volumes.remove(&name).await,
             None => Ok(()),
         }
     }

@@ -5,11 +5,12 @@
 //! this program completes what was interrupted, and so does repeating the request. A new instance
 //! gets the drives in the row, as far as the rules still allow them.
 
-use super::{granted, keeper, label, spawned};
+use super::{granted, label};
 use crate::control::Control;
 use crate::drive_store::{DriveFault, name_of};
 use crate::engine::Held;
 use crate::error::Error;
+use crate::run_to_end::run_to_end;
 use crate::workloads::{launch, rows};
 use store::Tx;
 use types::KindName;
@@ -48,9 +49,9 @@ pub async fn mount(
         )
     })?;
     let (control, id) = (control.clone(), sandbox.clone());
-    spawned(async move { mount_now(&control, &id, order, place).await })
+    run_to_end(async move { mount_now(&control, &id, order, place).await })
         .await
-        .unwrap_or_else(|| Err(interrupted()))
+        .unwrap_or_else(|_| Err(interrupted()))
 }
 
 async fn mount_now(
@@ -59,7 +60,7 @@ async fn mount_now(
     order: DriveOrder,
     place: String,
 ) -> Result<MountedDrive, DriveRefusal> {
-    let (keeper, machine) = keeper(control).ok_or_else(no_drives)?;
+    let (drives, machine) = control.drive_store().ok_or_else(no_drives)?;
     let _lock = control.workloads.lock(id).await;
     // The lock on the drive keeps its folders from being removed during the mount.
     let _drive = match drive_of(control, id, &order.drive_name).await? {
@@ -70,7 +71,7 @@ async fn mount_now(
     let work = move |tx: &mut Tx<'_>| note(&of, tx, &row, (&order, &place), &machine);
     let Noted { attached, instance, mount, new } =
         control.store.write(work).await.map_err(failed)??;
-    match keeper.mount(&instance, mount).await {
+    match drives.mount(&instance, mount).await {
         Ok(()) => Ok(attached.mounted),
         Err(fault) => {
             if new {
@@ -90,10 +91,10 @@ pub(crate) async fn complete(
     instance: &InstanceName,
     mounts: Vec<DriveMount>,
 ) {
-    let Some((keeper, _)) = keeper(control) else { return };
+    let Some((drives, _)) = control.drive_store() else { return };
     for mount in mounts {
         let place = mount.place.clone();
-        let done = match keeper.mount(instance, mount).await {
+        let done = match drives.mount(instance, mount).await {
             Ok(()) | Err(DriveFault::Gone) => Ok(()),
             // The request would have been refused.
             Err(DriveFault::Place(_)) => forget(control, id, &place).await,
@@ -235,13 +236,13 @@ pub async fn unmount(
     place: &str,
 ) -> Result<(), DriveRefusal> {
     let (control, id, place) = (control.clone(), sandbox.clone(), place.to_owned());
-    spawned(async move { unmount_now(&control, &id, &place).await })
+    run_to_end(async move { unmount_now(&control, &id, &place).await })
         .await
-        .unwrap_or_else(|| Err(interrupted()))
+        .unwrap_or_else(|_| Err(interrupted()))
 }
 
 async fn unmount_now(control: &Control, id: &ResourceId, place: &str) -> Result<(), DriveRefusal> {
-    let (keeper, _) = keeper(control).ok_or_else(no_drives)?;
+    let (drives, _) = control.drive_store().ok_or_else(no_drives)?;
     let _lock = control.workloads.lock(id).await;
     let of = id.clone();
     let read = move |tx: &mut Tx<'_>| rows::find::<Sandbox>(tx, &of);
@@ -255,7 +256,7 @@ async fn unmount_now(control: &Control, id: &ResourceId, place: &str) -> Result<
     let others: Vec<_> =
         state.drives.iter().filter(same).map(|it| it.mounted.mount_path.clone()).collect();
     let instance = launch::instance(id, &state);
-    match keeper.unmount(&instance, &name_of(&attached.drive), place, &others).await {
+    match drives.unmount(&instance, &name_of(&attached.drive), place, &others).await {
         Ok(()) | Err(DriveFault::Gone) => forget(control, id, place).await,
         Err(fault) => Err(refusal(fault)),
     }

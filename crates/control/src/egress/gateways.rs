@@ -168,7 +168,7 @@ fn naming(
             continue;
         }
         let held = Held::<Sandbox>::find(context, tx, &[], &name)?;
-        users.extend(held.filter(|held| held.row.status != Some(Status::Terminated)));
+        users.extend(held.filter(|held| !held.row.is_terminated()));
     }
     Ok(users)
 }

@@ -12,8 +12,9 @@ pub use forbidden::Forbidden;
 pub use provider::ProviderFault;
 pub use unfit::{BadCursor, Unfit};
 
-use crate::machine::{LaunchFault, UnknownImage};
+use crate::machine::{LaunchFault, MachineFault, UnknownImage};
 use crate::missing::Missing;
+use crate::run_to_end::Interrupted;
 use auth::Denied;
 use types::{KindName, Problems};
 
@@ -80,6 +81,9 @@ pub enum Error {
     OverShare(String),
     #[error("the sandbox could not be started: {0}")]
     Launch(String),
+    /// A failure of the machine that the caller can only repeat.
+    #[error("the machine could not do it: {0}")]
+    Machine(String),
     /// The text is the machine's; the rules are stored already.
     #[error(
         "the rules of the network are stored, but not in effect yet: {0}; that is tried again until it works"
@@ -142,6 +146,18 @@ impl From<store::Error> for Error {
             }
             other => Self::Store(other),
         }
+    }
+}
+
+impl From<MachineFault> for Error {
+    fn from(fault: MachineFault) -> Self {
+        Self::Machine(fault.to_string())
+    }
+}
+
+impl From<Interrupted> for Error {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Machine(interrupted.to_string())
     }
 }
 

@@ -17,8 +17,7 @@ impl Managed for Snapshot {
 
     fn adorn(&mut self, _: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
         let Some(sandbox) = self.taken_of.take() else { return Ok(()) };
-        let there = resources::find_by_id(tx, &sandbox)?
-            .is_some_and(|row| row.status != Some(Status::Terminated));
+        let there = resources::find_by_id(tx, &sandbox)?.is_some_and(|row| !row.is_terminated());
         if let Some(source) = &mut self.source {
             source.deleted = Some(!there);
         }

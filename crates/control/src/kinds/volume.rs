@@ -20,7 +20,7 @@ impl Managed for Volume {
         let size = size_mb(context, tx, draft.wish)?;
         draft.wish.spec.size = Some(size);
         let grows = draft.old.is_none_or(|old| old.spec.size != Some(size));
-        if grows && volumes::keeper(&context.control).is_some() {
+        if grows && context.control.volume_store().is_some() {
             let of = (draft.wish.metadata.name.as_str(), draft.id);
             volumes::meter(context, tx, of, draft.state, Some(size))?;
         }
@@ -53,7 +53,7 @@ pub(crate) fn size_mb(context: &Context, tx: &mut Tx<'_>, wish: &Volume) -> Resu
         return Ok(SIZE_MB_DEFAULT);
     };
     let size = template.wish.spec.default_size.unwrap_or(SIZE_MB_DEFAULT);
-    if volumes::keeper(&context.control).is_none() {
+    if context.control.volume_store().is_none() {
         return Ok(size);
     }
     let origin = volume_templates::origin(context, tx, wish)?;

@@ -1,6 +1,6 @@
 //! Writes what became of a snapshot into its row and into the events of its sandbox.
 
-use super::{keeper, meter};
+use super::meter;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Held};
@@ -61,9 +61,9 @@ pub(crate) async fn settle(
     let attempt = Attempt::of(how);
     let (of, row) = (control.clone(), id.clone());
     let has_row = control.store.write(move |tx| write(&of, tx, &row, &attempt)).await?;
-    if !has_row && let Some((keeper, _)) = keeper(control) {
+    if !has_row && let Some((snapshots, _)) = control.snapshot_store() {
         // Its workspace was deleted meanwhile, with everything in it.
-        keeper.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string()))?;
+        snapshots.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string()))?;
     }
     Ok(())
 }

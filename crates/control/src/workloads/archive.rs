@@ -5,8 +5,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
-use crate::snapshots::{self, Order, keeper};
-use std::time::Duration;
+use crate::snapshots::{self, Order};
 use store::Tx;
 use types::ids::ResourceId;
 use types::kinds::sandbox::SandboxArchive;
@@ -16,8 +15,6 @@ use types::parts::Status;
 
 /// The type of events about a sandbox's archive.
 pub(crate) const ARCHIVE: &str = "archive";
-/// Pause after a failure of the database.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Checks whether the files of a sandbox are being archived already.
 pub(super) fn has_begun(control: &Control, id: &ResourceId) -> bool {
@@ -40,7 +37,7 @@ pub(super) fn begin(control: &Control, id: &ResourceId) {
 async fn carry_out(control: &Control, id: &ResourceId) {
     while let Err(error) = attempt(control, id).await {
         tracing::error!(%error, sandbox = %id, "it could not be archived yet; it is tried again");
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(rows::RETRY_AFTER).await;
     }
 }
 
@@ -77,8 +74,8 @@ async fn put_away(
     context: &Context,
     snapshot: ResourceId,
 ) -> Result<ResourceId, NotArchived> {
-    let Some((keeper, _)) = keeper(control) else { return Ok(snapshot) };
-    match keeper.offload(context.member.workspace.as_str(), &snapshot).await {
+    let Some((snapshots, _)) = control.snapshot_store() else { return Ok(snapshot) };
+    match snapshots.offload(context.member.workspace.as_str(), &snapshot).await {
         Ok(()) => Ok(snapshot),
         Err(fault) => Err(NotArchived { why: fault.to_string(), taken: Some(snapshot) }),
     }

@@ -15,14 +15,13 @@ use crate::engine::{self, Checked, Held, Secrets};
 use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
 use crate::machine::{Launch, Machine};
+use crate::run_to_end::run_to_end;
 use crate::{snapshot_base, snapshots, usage};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces;
-use store::resources::Stored;
-use tracing::Instrument;
 use types::Kind;
 use types::edge::{RouteChange, Serving};
 use types::ids::ResourceId;
@@ -60,11 +59,7 @@ pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
     let checked = Checked::new(&new.context, new.wish.clone())?;
     match at_once(&new, machine, &checked).await? {
         // Spawned, because a caller that disconnects must not leave an instance without its row.
-        Some(ready) => {
-            let whole = async move { started(&new, checked, ready).await };
-            let whole = tokio::spawn(whole.in_current_span());
-            whole.await.unwrap_or_else(|_| Err(Error::Launch("it was interrupted".to_owned())))
-        }
+        Some(ready) => run_to_end(async move { started(&new, checked, ready).await }).await?,
         None => written(new, Some(checked)).await,
     }
 }
@@ -125,9 +120,7 @@ async fn at_once(
             false => images::usable(tx, &*on, &of.member.workspace, &image)?,
         };
         let Usable::Now(granted) = usable else { return Ok(None) };
-        let taken = of
-            .find(tx, Sandbox::NAME, &[], &name)?
-            .is_some_and(|row| row.status != Some(Status::Terminated));
+        let taken = of.find(tx, Sandbox::NAME, &[], &name)?.is_some_and(|row| !row.is_terminated());
         let workspace = workspaces::find(tx, &of.member.workspace)?.filter(|_| !taken);
         let Some(workspace) = workspace else { return Ok(None) };
         let rules = egress::of_sandbox(&of, tx, &asks)?;
@@ -249,7 +242,7 @@ impl Row {
                 let sandbox = engine::present(context, tx, &held, &Secrets::Masked)?;
                 return Ok((sandbox, None));
             }
-            Some(held) if gone(&held) || self.reuse => {
+            Some(held) if held.row.is_terminated() || self.reuse => {
                 engine::remove::<Sandbox>(context, tx, &[], self.wish.name())?;
             }
             Some(_) | None => {}
@@ -299,16 +292,6 @@ fn lives(held: &Held<Sandbox>) -> bool {
         held.row.status,
         Some(Status::Failed | Status::Terminated | Status::Deleting | Status::Deactivating)
     )
-}
-
-/// A terminated sandbox is only a record; its name is free.
-fn gone(held: &Held<Sandbox>) -> bool {
-    held.row.status == Some(Status::Terminated)
-}
-
-/// Checks whether the name of a sandbox's row is free.
-pub(crate) fn is_gone(row: &Stored) -> bool {
-    row.status == Some(Status::Terminated)
 }
 
 /// Removes the row of a sandbox whose instance could not be started.

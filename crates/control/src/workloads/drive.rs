@@ -5,7 +5,6 @@ use super::followed::{Followed, Look, Reader};
 use super::rows;
 use crate::control::Control;
 use crate::drive_store::{NewDrive, name_of};
-use crate::drives::keeper;
 use crate::engine::Held;
 use crate::error::Error;
 use store::Tx;
@@ -17,24 +16,23 @@ impl Followed for Drive {
     const RUNS: bool = true;
 
     fn look(reader: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
-        let differs = held.state.machine.is_none() && keeper(reader.control).is_some();
+        let differs = held.state.machine.is_none() && reader.control.drive_store().is_some();
         Ok(Look { differs, ..Look::default() })
     }
 
     /// Makes the file system of a row that no machine keeps yet, and removes the file system of a
     /// row that is gone.
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
-        let Some((keeper, machine)) = keeper(control) else { return Ok(()) };
+        let Some((drives, machine)) = control.drive_store() else { return Ok(()) };
         let _lock = control.workloads.locks.take(id).await;
         let Some(held) = rows::find_held::<Self>(control, id).await? else {
-            let removed = keeper.remove(&name_of(id)).await;
-            return removed.map_err(|fault| Error::Launch(fault.to_string()));
+            return Ok(drives.remove(&name_of(id)).await?);
         };
         if held.state.machine.is_some() {
             return Ok(());
         }
         let workspace = held.row.workspace.to_string();
-        keeper.make(NewDrive { name: name_of(id), workspace }).await?;
+        drives.make(NewDrive { name: name_of(id), workspace }).await?;
         let id = id.clone();
         let claim = move |tx: &mut Tx<'_>| {
             let Some(held) = rows::lock::<Self>(tx, &id)? else { return Ok::<_, Error>(()) };

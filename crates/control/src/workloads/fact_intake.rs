@@ -21,8 +21,6 @@ use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, State};
 use types::parts::Status;
 
-/// Pause after a failure of the database.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long facts are gathered for one transaction: tasks make hundreds in a second.
 const GATHERING: Duration = Duration::from_millis(20);
 /// How often the machine is noted as up: bounds the usage lost with a machine, and how late usage
@@ -51,7 +49,7 @@ async fn write_all(control: &Control, machine: &dyn Machine) {
 
 async fn later(error: &Error) {
     tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
-    tokio::time::sleep(RETRY_AFTER).await;
+    tokio::time::sleep(rows::RETRY_AFTER).await;
 }
 
 /// Keeps noting that the machine is up. Usage of its instances is only billed up to the last note.

@@ -40,13 +40,12 @@ impl Followed for IntegrationConnection {
         let (control, id) = (control.clone(), id.clone());
         let tasks = control.workloads.tasks.clone();
         tasks.spawn(async move {
-            let again = match access::renew(&control, &id).await {
+            match access::renew(&control, &id).await {
                 Ok(true) => return,
-                Ok(false) => None,
-                Err(error) => Some(error),
-            };
-            if let Some(error) = again {
-                tracing::error!(%error, %id, "an access token could not be renewed; it is tried again");
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(%error, %id, "an access token could not be renewed; it is tried again");
+                }
             }
             let due = control.world.now().plus_s(RETRY_AFTER_S);
             control.workloads.alarm.set(id, KindName::IntegrationConnection, Some(due));

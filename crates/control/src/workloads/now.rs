@@ -3,6 +3,7 @@
 use super::{reconcile, soon};
 use crate::control::Control;
 use crate::error::Error;
+use crate::run_to_end::run_to_end;
 use types::KindName;
 use types::ids::ResourceId;
 
@@ -11,7 +12,7 @@ use types::ids::ResourceId;
 pub(crate) async fn reconcile(control: &Control, id: &ResourceId) {
     let (of, id) = (control.clone(), id.clone());
     let whole = async move { reconcile::reconcile(&of, &id).await };
-    match tokio::spawn(whole).await {
+    match run_to_end(whole).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!(%error, "a sandbox is brought into its state later"),
         Err(error) => tracing::error!(%error, "bringing a sandbox into its state was interrupted"),
@@ -22,8 +23,8 @@ pub(crate) async fn reconcile(control: &Control, id: &ResourceId) {
 /// failure it is retried in the background.
 pub(crate) async fn obey(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let (of, row) = (control.clone(), id.clone());
-    let whole = tokio::spawn(async move { reconcile::reconcile(&of, &row).await });
-    let done = whole.await.unwrap_or_else(|_| Err(Error::Egress("it was interrupted".to_owned())));
+    let done = run_to_end(async move { reconcile::reconcile(&of, &row).await }).await;
+    let done = done.unwrap_or_else(|interrupted| Err(Error::Egress(interrupted.to_string())));
     if done.is_err() {
         soon::reconcile(control, KindName::Sandbox, id.clone());
     }

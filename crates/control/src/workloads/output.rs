@@ -1,11 +1,9 @@
 //! Where the output of running things is written.
 
+use super::rows;
 use jobs::logs::{LogWriter, Logs};
-use std::time::Duration;
 use store::logs::Source;
 
-/// Pause after a failure of the database.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Pieces of output of one instance buffered on their way to its log. When they are full, its
 /// program waits.
 pub(super) const PIECES_MAX: usize = 64;
@@ -23,7 +21,7 @@ pub(crate) async fn writer(logs: &Logs, source: Source, found: bool) -> LogWrite
             // waits in the instance.
             Err(error) => {
                 tracing::error!(%error, name = source.name, "what is kept of an output cannot be read; it is tried again");
-                tokio::time::sleep(RETRY_AFTER).await;
+                tokio::time::sleep(rows::RETRY_AFTER).await;
             }
         }
     }

@@ -108,8 +108,8 @@ async fn act(
             sleeps(control, &**machine, id, &case.held.state).await.map(drop)
         }
         Wanted::Instance(number) => match away(&**machine, id, &case.held.state) {
-            Some((keeper, snapshot)) => {
-                fetch(control, &case.held, keeper, snapshot);
+            Some((snapshots, snapshot)) => {
+                fetch(control, &case.held, snapshots, snapshot);
                 Ok(())
             }
             None => ensure(control, machine, case, number).await,
@@ -159,9 +159,9 @@ fn away(
     id: &ResourceId,
     state: &State,
 ) -> Option<(Arc<dyn SnapshotStore>, ResourceId)> {
-    let (keeper, snapshot) = (machine.snapshots()?, state.snapshot.clone()?);
-    let is_needed = !machine.runs(&launch::instance(id, state)) && !keeper.is_here(&snapshot);
-    is_needed.then_some((keeper, snapshot))
+    let (snapshots, snapshot) = (machine.snapshots()?, state.snapshot.clone()?);
+    let is_needed = !machine.runs(&launch::instance(id, state)) && !snapshots.is_here(&snapshot);
+    is_needed.then_some((snapshots, snapshot))
 }
 
 /// Fetches files in the background. That may take long, and meanwhile the sandbox may be deleted,
@@ -169,7 +169,7 @@ fn away(
 fn fetch(
     control: &Control,
     held: &Held<Sandbox>,
-    keeper: Arc<dyn SnapshotStore>,
+    snapshots: Arc<dyn SnapshotStore>,
     snapshot: ResourceId,
 ) {
     let id = held.row.id.clone();
@@ -179,7 +179,7 @@ fn fetch(
     tasks.spawn(async move {
         let fetched = {
             let Some(_fetching) = control.workloads.fetching.begin_alone(&id) else { return };
-            keeper.fetch(&workspace, &snapshot).await
+            snapshots.fetch(&workspace, &snapshot).await
         };
         if let Err(fault) = fetched {
             match say_failed(&control, &id, number, instance, &fault.into()).await {
@@ -318,6 +318,6 @@ async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>)
 
 /// Removes the disk of a sandbox that is over.
 async fn forget_root(machine: &dyn Machine, id: &ResourceId) -> Result<(), Error> {
-    let Some(keeper) = machine.volumes() else { return Ok(()) };
-    keeper.remove(&launch::root_of(id)).await.map_err(|fault| Error::Launch(fault.to_string()))
+    let Some(volumes) = machine.volumes() else { return Ok(()) };
+    Ok(volumes.remove(&launch::root_of(id)).await?)
 }

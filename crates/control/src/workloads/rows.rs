@@ -9,6 +9,7 @@ use crate::json;
 use auth::Identity;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use store::Tx;
 use store::identity::workspaces::{self, Workspace};
 use store::resources;
@@ -25,6 +26,9 @@ pub(crate) fn context(
     let member = as_admin(&Arc::new(Identity::system()), &workspace);
     Ok(Some((Context { control: control.clone(), member }, workspace)))
 }
+
+/// Pause after a failure that may pass.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether an error may pass by itself, because it is about the database as a whole. Other errors
 /// are about one row, and must not keep anybody from the rows of others.

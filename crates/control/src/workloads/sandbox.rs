@@ -11,13 +11,11 @@ use crate::engine::{Held, Managed};
 use crate::error::Error;
 use crate::machine::Machine;
 use store::Tx;
-use store::resources::{self, Query};
+use store::resources;
+use types::Timestamp;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::parts::Status;
-use types::{Kind, Timestamp};
-
-const CHILDREN_MAX: i64 = 10_000;
 
 impl Followed for Sandbox {
     const ROUTED: bool = true;
@@ -96,19 +94,14 @@ fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
     if due(&held).is_none_or(|due| due > control.world.now()) {
         return Ok(());
     }
-    if held.row.status == Some(Status::Terminated) {
+    if held.row.is_terminated() {
         return rows::remove::<Sandbox>(control, tx, id);
     }
     let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
         return Ok(());
     };
     Sandbox::release(&context, tx, &held)?;
-    for kind in Sandbox::NAME.below() {
-        let below = Query::new(&held.row.workspace, kind, Some(&held.row.name));
-        for child in resources::list(tx, &Query { limit: CHILDREN_MAX, ..below })? {
-            resources::delete(tx, &child, context.actor())?;
-        }
-    }
+    resources::delete_below(tx, &held.row, context.actor())?;
     let mut state = held.state.clone();
     // A build that ends later must not start it.
     state.lifecycle.end_build();

@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::snapshot_store::{SnapshotFault, TakenSnapshot};
-use crate::snapshots::{self, Unneeded, keeper};
+use crate::snapshots::{self, Unneeded};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use store::Tx;
@@ -33,16 +33,16 @@ impl Followed for Snapshot {
     }
 
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
-        let Some((keeper, _)) = keeper(control) else { return Ok(()) };
+        let Some((snapshots, _)) = control.snapshot_store() else { return Ok(()) };
         // Whoever takes the snapshot holds the lock until its row has the outcome.
         let _lock = control.workloads.locks.take(id).await;
         let of = id.clone();
         let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
         match held {
-            None => keeper.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string())),
+            None => snapshots.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string())),
             Some(held) if !is_here(control, &held.state) => Ok(()),
             Some(held) if held.state.status == SnapshotStatus::Pending => {
-                let kept = keeper.list().into_iter().find(|kept| kept.id == *id);
+                let kept = snapshots.list().into_iter().find(|kept| kept.id == *id);
                 let taken = kept.map(|kept| TakenSnapshot {
                     size_bytes: kept.size_bytes,
                     paused: Duration::ZERO,
@@ -58,7 +58,7 @@ impl Followed for Snapshot {
 }
 
 fn is_here(control: &Control, state: &State) -> bool {
-    keeper(control).is_some_and(|(_, machine)| state.machine.as_ref() == Some(&machine))
+    control.snapshot_store().is_some_and(|(_, machine)| state.machine.as_ref() == Some(&machine))
 }
 
 /// Removes the row of a deleted snapshot, unless something begins with it. The files are removed
@@ -81,8 +81,8 @@ async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
 
 /// Removes snapshots kept here whose rows are gone. `rows` are the existing ones.
 pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
-    let Some((keeper, _)) = keeper(control) else { return };
-    for kept in keeper.list().into_iter().filter(|kept| !rows.contains(&kept.id)) {
+    let Some((snapshots, _)) = control.snapshot_store() else { return };
+    for kept in snapshots.list().into_iter().filter(|kept| !rows.contains(&kept.id)) {
         soon::reconcile(control, KindName::Snapshot, kept.id);
     }
 }
@@ -90,7 +90,7 @@ pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
 /// Regularly looks for snapshots that nothing begins with any more, and updates the sizes of the
 /// others.
 pub(super) async fn run(control: Control) {
-    if keeper(&control).is_none() {
+    if control.snapshot_store().is_none() {
         return;
     }
     loop {
@@ -102,8 +102,8 @@ pub(super) async fn run(control: Control) {
 }
 
 async fn tidy(control: &Control) -> Result<(), Error> {
-    let Some((keeper, _)) = keeper(control) else { return Ok(()) };
-    let kept = keeper.list().into_iter().map(|kept| (kept.id, kept.size_bytes));
+    let Some((snapshots, _)) = control.snapshot_store() else { return Ok(()) };
+    let kept = snapshots.list().into_iter().map(|kept| (kept.id, kept.size_bytes));
     let sizes: HashMap<ResourceId, u64> = kept.collect();
     let mut after: Option<ResourceId> = None;
     loop {

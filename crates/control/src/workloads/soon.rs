@@ -1,6 +1,7 @@
 //! Reconciliation in the background.
 
 use super::followed::{self, Rows};
+use super::rows;
 use crate::control::Control;
 use crate::error::Error;
 use std::time::Duration;
@@ -8,8 +9,6 @@ use store::resources;
 use types::KindName;
 use types::ids::{ResourceId, WorkspaceId};
 
-/// Pause after a failure; most likely the database was away.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The longest pause between attempts to tell an instance its rules; each pause doubles the one
 /// before.
 const TELL_AFTER_MAX: Duration = Duration::from_secs(30);
@@ -49,7 +48,7 @@ async fn look_until_done(
         Some(workspace) => Some(workspace),
         None => workspace_of(control, id).await,
     };
-    let (mut slots, mut pause) = (&control.workloads.slots, RETRY_AFTER);
+    let (mut slots, mut pause) = (&control.workloads.slots, rows::RETRY_AFTER);
     loop {
         // Somebody may work on it for long. Whoever waits for that needs no slot meanwhile.
         drop(control.workloads.lock(id).await);
@@ -62,15 +61,15 @@ async fn look_until_done(
             if turn.end() {
                 return;
             }
-            (slots, pause) = (&control.workloads.slots, RETRY_AFTER);
+            (slots, pause) = (&control.workloads.slots, rows::RETRY_AFTER);
             continue;
         };
         let kind = followed.kind();
         tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(rows::RETRY_AFTER).await;
         if matches!(error, Error::Egress(_)) {
             // What was changed meanwhile may be what helps.
-            let _ = tokio::time::timeout(pause - RETRY_AFTER, turn.news.notified()).await;
+            let _ = tokio::time::timeout(pause - rows::RETRY_AFTER, turn.news.notified()).await;
             // A process in the instance may be the cause, and could take up all slots this way.
             (slots, pause) = (&control.workloads.retry_slots, (pause * 2).min(TELL_AFTER_MAX));
         }

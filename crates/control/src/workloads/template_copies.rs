@@ -18,7 +18,6 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::volume_store::{VolumeFault, VolumeStore};
 use crate::volume_templates::{self, name_of, numbers};
-use crate::volumes::keeper;
 use std::collections::{HashMap, HashSet};
 use store::Tx;
 use store::resources::{self, Stored};
@@ -62,23 +61,23 @@ enum Failed {
 }
 
 pub(super) async fn run(control: Control) {
-    let Some((keeper, machine)) = keeper(&control) else { return };
+    let Some((volumes, machine)) = control.volume_store() else { return };
     loop {
         tokio::time::sleep(control.settings.template_copies.tidy_every).await;
-        if let Err(error) = tidy(&control, &*keeper, &machine).await {
+        if let Err(error) = tidy(&control, &*volumes, &machine).await {
             tracing::warn!(%error, "copies of volume templates cannot be looked after now; it is tried again");
         }
     }
 }
 
-async fn tidy(control: &Control, keeper: &dyn VolumeStore, machine: &str) -> Result<(), Failed> {
+async fn tidy(control: &Control, volumes: &dyn VolumeStore, machine: &str) -> Result<(), Failed> {
     // Both are listed before the rows are read. A row has a number before there is any content of
     // this number, so content that no row names by then is not wanted any more.
-    let Some(copies) = keeper.copies().await? else { return Ok(()) };
-    let kept = keeper.list();
+    let Some(copies) = volumes.copies().await? else { return Ok(()) };
+    let kept = volumes.list();
     let versions = Versions::read(control).await?;
     for copy in copies.iter().filter(|copy| versions.lacks(&copy.name)) {
-        keeper.remove_copy(copy).await?;
+        volumes.remove_copy(copy).await?;
     }
     let since = control.world.now().minus(control.settings.template_copies.unused_after);
     let mut uncopied = Vec::new();
@@ -88,26 +87,26 @@ async fn tidy(control: &Control, keeper: &dyn VolumeStore, machine: &str) -> Res
             None if versions.lacks(&name) => {
                 soon::reconcile(control, KindName::VolumeTemplate, id);
             }
-            Some(Named::Copied) => keeper.release(&name, since).await?,
+            Some(Named::Copied) => volumes.release(&name, since).await?,
             Some(Named::Uncopied { workspace, machine: of }) if of == machine => {
                 uncopied.push((workspace.clone(), id, number));
             }
             None | Some(Named::Awaited | Named::Uncopied { .. }) => {}
         }
     }
-    Ok(put_all(control, keeper, uncopied).await?)
+    Ok(put_all(control, volumes, uncopied).await?)
 }
 
 /// Puts copies of versions that were made before there was a service. One that cannot be put does
 /// not keep the others here.
 async fn put_all(
     control: &Control,
-    keeper: &dyn VolumeStore,
+    volumes: &dyn VolumeStore,
     uncopied: Vec<(String, ResourceId, u64)>,
 ) -> Result<(), Error> {
     let mut in_a_row = 0;
     for (workspace, id, number) in uncopied {
-        match keeper.put_copy(&workspace, &name_of(&id, number)).await {
+        match volumes.put_copy(&workspace, &name_of(&id, number)).await {
             Ok(Some(digest)) => {
                 in_a_row = 0;
                 let work =

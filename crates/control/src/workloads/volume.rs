@@ -6,10 +6,9 @@ use super::{rows, soon};
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
-use crate::machine::MachineFault;
 use crate::volume_store::{NewVolume, VolumeStore};
 use crate::volume_templates;
-use crate::volumes::{self, keeper, name_of};
+use crate::volumes::{self, name_of};
 use std::collections::HashSet;
 use store::Tx;
 use types::KindName;
@@ -22,26 +21,24 @@ impl Followed for Volume {
     const RUNS: bool = true;
 
     fn look(reader: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
-        let Some((keeper, machine)) = keeper(reader.control) else { return Ok(Look::default()) };
+        let Some((volumes, machine)) = reader.control.volume_store() else {
+            return Ok(Look::default());
+        };
         let wanted = wanted(&held, &machine)?;
         let differs = wanted.is_some_and(|size_mb| {
-            keeper.size_mb(&name_of(&held.row.id)).is_none_or(|size| size < size_mb)
+            volumes.size_mb(&name_of(&held.row.id)).is_none_or(|size| size < size_mb)
         });
         Ok(Look { differs, ..Look::default() })
     }
 
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
-        let Some((keeper, machine)) = keeper(control) else { return Ok(()) };
+        let Some((volumes, machine)) = control.volume_store() else { return Ok(()) };
         let _lock = control.workloads.locks.take(id).await;
         match rows::find_held::<Self>(control, id).await? {
-            None => keeper.remove(&name_of(id)).await.map_err(fault),
-            Some(held) => fit(control, &*keeper, held, &machine).await,
+            None => Ok(volumes.remove(&name_of(id)).await?),
+            Some(held) => fit(control, &*volumes, held, &machine).await,
         }
     }
-}
-
-fn fault(fault: MachineFault) -> Error {
-    Error::Launch(fault.to_string())
 }
 
 /// Returns the megabytes that this machine is to keep for a row. `None` if another machine keeps
@@ -56,18 +53,18 @@ fn wanted(held: &Held<Volume>, machine: &str) -> Result<Option<u32>, Error> {
 /// Makes the file system of a row that no machine keeps yet, or grows it.
 async fn fit(
     control: &Control,
-    keeper: &dyn VolumeStore,
+    volumes: &dyn VolumeStore,
     held: Held<Volume>,
     machine: &str,
 ) -> Result<(), Error> {
     let Some(size_mb) = wanted(&held, machine)? else { return Ok(()) };
     let name = name_of(&held.row.id);
     if held.state.machine.is_some() {
-        return volumes::grow(control, keeper, &held.row.id, size_mb).await;
+        return volumes::grow(control, volumes, &held.row.id, size_mb).await;
     }
     let workspace = held.row.workspace.to_string();
     let from = origin(control, &held, machine).await?;
-    keeper.make(NewVolume { name, workspace, size_mb, from }).await?;
+    volumes.make(NewVolume { name, workspace, size_mb, from }).await?;
     let (id, machine) = (held.row.id, machine.to_owned());
     let claim = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Volume>(tx, &id)? else { return Ok::<_, Error>(()) };
@@ -103,8 +100,8 @@ async fn origin(
 
 /// Removes file systems kept here whose rows are gone. `rows` are the existing ones.
 pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
-    let Some((keeper, _)) = keeper(control) else { return };
-    for kept in keeper.list() {
+    let Some((volumes, _)) = control.volume_store() else { return };
+    for kept in volumes.list() {
         let (kind, id) = match kept.name.kept_for() {
             Some(KeptFor::Volume(id)) => (KindName::Volume, id),
             Some(KeptFor::Root(id)) => (KindName::Sandbox, id),

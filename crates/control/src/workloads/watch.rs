@@ -11,7 +11,6 @@ use crate::tunnels;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 use store::Tx;
 use store::feed::{self, Act, Change};
 use store::resources;
@@ -23,8 +22,6 @@ use types::ids::{ResourceId, WorkspaceId};
 const PAGE: i64 = 500;
 /// Most changed rows that are read at once.
 const CHANGED_PAGE: usize = 100;
-/// Pause after a failure of the database.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Reads everything once, then follows the feed. Reads everything again after a failure, and when
 /// another server is reached elsewhere than before: routes name it.
@@ -37,7 +34,7 @@ pub(super) async fn run(control: Control) {
             // It has fallen behind the feed.
             applied = None;
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(rows::RETRY_AFTER).await;
     }
 }
 

@@ -19,8 +19,6 @@ const DEPLOYMENT: &str = "deployment";
 const REPLICA: &str = "replica";
 /// How many replica numbers a row gives out at once, so that most launches need not write it.
 const NUMBERS: u32 = 64;
-/// Pause after a failure of the database.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Changes the state of a deployment if `act` returns a new one. `act` may be called again.
 async fn change<K: Deployable>(
@@ -252,7 +250,7 @@ pub(super) async fn ended<K: Deployable>(
             Ok(_) => return,
             Err(error) if rows::may_pass(&error) => {
                 tracing::error!(%error, %id, "the end of a replica could not be noted; it is tried again");
-                tokio::time::sleep(RETRY_AFTER).await;
+                tokio::time::sleep(rows::RETRY_AFTER).await;
             }
             Err(error) => {
                 tracing::error!(%error, %id, "the end of a replica is not noted");

@@ -2,12 +2,9 @@
 
 use crate::control::Control;
 use crate::workloads::followed::{self, Rows};
-use std::time::Duration;
+use crate::workloads::rows;
 use types::KindName;
 use types::ids::ResourceId;
-
-/// Pause after a failure; most likely the database was away.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Has a deployment looked at, unless somebody is about to do so. Nothing slow may keep a look
 /// waiting, because a request may be waiting for it.
@@ -34,6 +31,6 @@ async fn look_until_done(control: &Control, followed: &'static dyn Rows, id: &Re
         if !all.queue(id) {
             return;
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(rows::RETRY_AFTER).await;
     }
 }
