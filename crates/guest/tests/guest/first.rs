@@ -13,7 +13,7 @@ fn children(pid: u32) -> Vec<String> {
     listed.split_whitespace().map(str::to_owned).collect()
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
