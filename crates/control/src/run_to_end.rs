@@ -9,8 +9,10 @@ use tracing::Instrument;
 pub(crate) struct Interrupted;
 
 /// Runs work to its end, even if nobody waits for it any more.
-pub(crate) async fn run_to_end<T: Send + 'static>(
+pub(crate) fn run_to_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Interrupted> {
-    tokio::spawn(work.in_current_span()).await.map_err(|_| Interrupted)
+) -> impl Future<Output = Result<T, Interrupted>> {
+    // Not an `async fn`, so that the future of the caller does not hold the work too.
+    let running = tokio::spawn(work.in_current_span());
+    async { running.await.map_err(|_| Interrupted) }
 }
