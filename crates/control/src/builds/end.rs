@@ -25,23 +25,18 @@ const TAG_CHARACTERS: usize = 12;
 /// How many characters of a reason are kept among the events.
 const REASON_CHARACTERS: usize = 1000;
 
-/// Calls a generic function with the type of a kind.
-macro_rules! of_kind {
-    ($kind:expr, $function:ident($($argument:expr),*)) => {
-        match $kind {
+/// Calls a generic function with the type of a kind that runs what was built for it.
+macro_rules! of_buildable {
+    ($build:expr, $function:ident($($argument:expr),*)) => {
+        match $build.kind {
             KindName::Agent => $function::<Agent>($($argument),*),
             KindName::Application => $function::<Application>($($argument),*),
             KindName::Function => $function::<Function>($($argument),*),
             KindName::Job => $function::<Job>($($argument),*),
             KindName::Sandbox => $function::<Sandbox>($($argument),*),
-            KindName::Image => $function::<Image>($($argument),*),
-            other => Err(impossible(other)),
+            _ => Err(corrupt($build, "its kind is not built")),
         }
     };
-}
-
-fn impossible(kind: KindName) -> Error {
-    Error::Store(store::Error::Unusable(format!("a {kind} cannot be built")))
 }
 
 /// Records the status of a build on its resource. Returns `false` if the resource no longer wants
@@ -67,13 +62,12 @@ pub(super) fn record(
         rows::put_state(tx, held, state)?;
         Ok(true)
     }
-    if build.kind == KindName::VolumeTemplate {
-        return match status {
-            Status::Failed => volume_templates::fail(tx, build, message),
-            _ => volume_templates::is_wanted(tx, build),
-        };
+    match (build.kind, status) {
+        (KindName::Image, _) => of::<Image>(tx, build, status, message),
+        (KindName::VolumeTemplate, Status::Failed) => volume_templates::fail(tx, build, message),
+        (KindName::VolumeTemplate, _) => volume_templates::is_wanted(tx, build),
+        _ => of_buildable!(build, of(tx, build, status, message)),
     }
-    of_kind!(build.kind, of(tx, build, status, message))
 }
 
 fn waits_for(lifecycle: &Lifecycle, build: &Build) -> bool {
@@ -154,14 +148,9 @@ async fn hand_over(control: &Control, build: &Build) -> Result<(), RegistryFault
 /// Puts the result of a build into place. Returns `false` if nobody wants it any more.
 fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
     match build.kind {
-        KindName::Agent => deploy::<Agent>(context, tx, build),
-        KindName::Application => deploy::<Application>(context, tx, build),
-        KindName::Function => deploy::<Function>(context, tx, build),
-        KindName::Job => deploy::<Job>(context, tx, build),
-        KindName::Sandbox => deploy::<Sandbox>(context, tx, build),
         KindName::Image => keep_image(context, tx, build),
         KindName::VolumeTemplate => place_content(context, tx, build),
-        other => Err(impossible(other)),
+        _ => of_buildable!(build, deploy(context, tx, build)),
     }
 }
 

@@ -8,27 +8,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use types::ids::ResourceId;
 
-/// Sandboxes whose instance is started while their row is written. Their rows may say more than the
-/// machine knows yet.
+/// What some task is working on at present.
 #[derive(Default)]
-pub(super) struct Starting(Mutex<HashSet<ResourceId>>);
+pub(super) struct InProgress(Mutex<HashSet<ResourceId>>);
 
-/// Marks a sandbox as starting until it is dropped.
-pub(crate) struct StartGuard<'b> {
-    starting: &'b Starting,
+/// Marks one as worked on until it is dropped.
+pub(crate) struct InProgressGuard<'b> {
+    marked: &'b InProgress,
     id: ResourceId,
 }
 
-impl Starting {
-    pub(super) fn begin(&self, id: &ResourceId) -> StartGuard<'_> {
+impl InProgress {
+    pub(super) fn begin(&self, id: &ResourceId) -> InProgressGuard<'_> {
         self.0.lock().insert(id.clone());
-        StartGuard { starting: self, id: id.clone() }
+        InProgressGuard { marked: self, id: id.clone() }
     }
 
-    /// Marks it as [`Starting::begin`] does, unless it is marked already.
-    pub(super) fn begin_alone(&self, id: &ResourceId) -> Option<StartGuard<'_>> {
+    /// Marks it as [`InProgress::begin`] does, unless it is marked already.
+    pub(super) fn begin_alone(&self, id: &ResourceId) -> Option<InProgressGuard<'_>> {
         let is_first = self.0.lock().insert(id.clone());
-        is_first.then(|| StartGuard { starting: self, id: id.clone() })
+        is_first.then(|| InProgressGuard { marked: self, id: id.clone() })
     }
 
     pub(super) fn has(&self, id: &ResourceId) -> bool {
@@ -36,9 +35,9 @@ impl Starting {
     }
 }
 
-impl Drop for StartGuard<'_> {
+impl Drop for InProgressGuard<'_> {
     fn drop(&mut self) {
-        self.starting.0.lock().remove(&self.id);
+        self.marked.0.lock().remove(&self.id);
     }
 }
 

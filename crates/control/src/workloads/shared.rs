@@ -2,7 +2,7 @@
 
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
-use super::locks::{LiveForks, Locks, StartGuard, Starting, Telling};
+use super::locks::{InProgress, InProgressGuard, LiveForks, Locks, Telling};
 use super::slots::{Looks, Slots};
 use crate::egress::told::Told;
 use crate::settings::Settings;
@@ -19,7 +19,9 @@ const WORKSPACE_AT_ONCE: usize = 8;
 
 pub(crate) struct Shared {
     pub(super) locks: Locks,
-    pub(super) starting: Starting,
+    /// Sandboxes whose instance is started while their row is written. Their rows may say more than
+    /// the machine knows yet.
+    pub(super) starting: InProgress,
     pub(super) telling: Telling,
     /// The newest revision of the feed up to which the edge knows everything.
     pub(super) published: tokio::sync::watch::Sender<i64>,
@@ -35,20 +37,20 @@ pub(crate) struct Shared {
     /// The rules that instances of sandboxes were told.
     pub(super) told: Told,
     /// Snapshots that are being taken.
-    pub(super) takes: Starting,
+    pub(super) takes: InProgress,
     /// Sandboxes that are to sleep, and still have requests.
-    pub(super) resting: Starting,
+    pub(super) resting: InProgress,
     /// Sandboxes that are being archived.
-    pub(super) archiving: Starting,
+    pub(super) archiving: InProgress,
     /// Sandboxes whose files are being fetched.
-    pub(super) fetching: Starting,
+    pub(super) fetching: InProgress,
     /// The snapshot that forks of a sandbox took last.
     pub(crate) live: LiveForks,
 }
 
 impl Shared {
     /// Marks a snapshot as being taken until the guard is dropped.
-    pub(crate) fn taking(&self, id: &ResourceId) -> StartGuard<'_> {
+    pub(crate) fn taking(&self, id: &ResourceId) -> InProgressGuard<'_> {
         self.takes.begin(id)
     }
 
@@ -65,7 +67,7 @@ impl Shared {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             locks: Locks::default(),
-            starting: Starting::default(),
+            starting: InProgress::default(),
             telling: Telling::default(),
             published: tokio::sync::watch::Sender::new(-1),
             slots: Slots::new(AT_ONCE, WORKSPACE_AT_ONCE),
@@ -75,10 +77,10 @@ impl Shared {
             alarm: Alarm::default(),
             deployments: Deployments::new(&settings.deployments),
             told: Told::default(),
-            takes: Starting::default(),
-            resting: Starting::default(),
-            archiving: Starting::default(),
-            fetching: Starting::default(),
+            takes: InProgress::default(),
+            resting: InProgress::default(),
+            archiving: InProgress::default(),
+            fetching: InProgress::default(),
             live: LiveForks::default(),
         }
     }
