@@ -8,9 +8,10 @@ use std::sync::Arc;
 use store::Tx;
 use store::identity::signing_keys::{self, SigningKey};
 use types::Timestamp;
+use types::time::DAY_MS;
 
 /// How long a key signs before the next one takes over.
-const SIGNS_FOR_MS: i64 = 90 * 24 * 3_600_000;
+const SIGNS_FOR_MS: i64 = 90 * DAY_MS;
 /// How long a key verifies after that: the lifetime of a token, plus a margin for clocks.
 const VERIFIES_FOR_S: i64 = ACCESS_LIFE_S + 3600;
 

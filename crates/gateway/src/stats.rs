@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::edge::{RequestStats, Requests, Window};
+use types::time::MINUTE_MS;
 use types::{KindName, Timestamp};
 
 /// The upper bound of the first bucket.
 const FIRST: Duration = Duration::from_micros(100);
 /// Two buckets for each doubling, to beyond the longest exchange of a deployment.
 const BUCKETS: usize = 48;
-const MINUTE_MS: i64 = 60_000;
 
 pub(crate) struct Stats {
     counts: Mutex<Counts>,

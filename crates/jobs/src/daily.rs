@@ -5,8 +5,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use types::Timestamp;
 use types::ids::WorkspaceId;
-
-const DAY_MS: i64 = 86_400_000;
+use types::time::DAY_MS;
 
 /// Returns the number of the day (UTC).
 pub(crate) fn day(now: Timestamp) -> i64 {

@@ -16,7 +16,7 @@ use crate::hours::{clip, each_hour};
 use crate::keep_up::until;
 use crate::money::{Money, Tariff};
 use crate::packed::{self, Content};
-use crate::prices::{HOUR_MS, PriceBook};
+use crate::prices::PriceBook;
 use crate::question::{Answer, Filter, Question, Window};
 use crate::resources::Resources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,7 @@ use store::usage::{self, Added, Class, Live, Packed};
 use store::{Error, Tx};
 use types::Timestamp;
 use types::ids::AccountId;
+use types::time::HOUR_MS;
 use types::usage::{Measure, ResourceType};
 use types::wire::{GroupBy, Resolution};
 

@@ -1,9 +1,9 @@
 //! Uses as amounts per hour.
 
 use crate::fold::Use;
-use crate::prices::HOUR_MS;
 use std::collections::BTreeMap;
 use store::usage::Added;
+use types::time::HOUR_MS;
 
 /// Amounts by class, hour and series.
 #[derive(Debug, Default)]

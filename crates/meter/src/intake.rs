@@ -4,11 +4,11 @@
 use crate::facts::{STORED, UsageFact};
 use crate::fold::{self, Use};
 use crate::hours::Hours;
-use crate::prices::HOUR_MS;
 use std::collections::{BTreeMap, BTreeSet};
 use store::usage::{self, Correction, FactRow, Life, Owner};
 use store::{Error, Store, Tx};
 use types::Timestamp;
+use types::time::HOUR_MS;
 
 /// Limits beyond which a fact is an error of its machine: how far its time may lie in the future,
 /// and the longest uptime of a steady clock.

@@ -6,11 +6,11 @@
 use crate::fold::{self, Use};
 use crate::hours::Hours;
 use crate::packed;
-use crate::prices::HOUR_MS;
 use std::collections::BTreeMap;
 use store::usage::{self, Life, Proof, Until};
 use store::{Error, Store, Tx};
 use types::Timestamp;
+use types::time::HOUR_MS;
 
 /// Most lives, and packed days, of one transaction.
 const LIVES: u16 = 500;

@@ -3,9 +3,8 @@
 use crate::money::{Price, Tariff};
 use std::collections::BTreeMap;
 use types::Timestamp;
+use types::time::HOUR_MS;
 use types::usage::Dimension;
-
-pub(crate) const HOUR_MS: i64 = 3_600_000;
 
 /// The prices of an account: for each dimension, prices with the time from which they are valid.
 /// Before the first price usage costs nothing.

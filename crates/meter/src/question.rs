@@ -1,11 +1,11 @@
 //! Questions about usage, and their answers.
 
 use crate::money::{Money, Quantity};
-use crate::prices::HOUR_MS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use types::Timestamp;
 use types::ids::AccountId;
+use types::time::HOUR_MS;
 use types::usage::{Dimension, ResourceType};
 use types::wire::{
     AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint,

@@ -68,7 +68,7 @@ fn verify_hours(tx: &mut Tx<'_>, hours: (i64, i64)) -> Result<Verified, Error> {
             verified.hours += 1;
             if by_facts != by_hours {
                 verified.differ += 1;
-                let hour = Timestamp::from_ms(hour * crate::prices::HOUR_MS);
+                let hour = Timestamp::from_ms(hour * types::time::HOUR_MS);
                 let difference =
                     Difference { class: class.clone(), series, hour, by_facts, by_hours };
                 verified

@@ -3,18 +3,19 @@
 use crate::{Error, Store, Tx, budgets, builds, deliveries, feed, firings, idempotency, models};
 use std::ops::AddAssign;
 use types::Timestamp;
+use types::time::DAY_MS;
 
 /// How long changes are kept, at least, for followers that were away.
-const CHANGES_KEPT_MS: i64 = 7 * 24 * 3_600_000;
+const CHANGES_KEPT_MS: i64 = 7 * DAY_MS;
 /// Number of changes that are kept however old they are.
 const CHANGES_KEPT_MIN: i64 = 10_000;
 /// How long the log shows a call that was delivered or given up.
-const DELIVERIES_KEPT_MS: i64 = 30 * 24 * 3_600_000;
+const DELIVERIES_KEPT_MS: i64 = 30 * DAY_MS;
 /// How long reached thresholds of budgets are kept. They are shown in their month; a year of them
 /// is kept to look back on.
 const CROSSINGS_KEPT_MS: i64 = 400 * 24 * 3_600_000;
 /// How long the server remembers that an upload address was used.
-const BUILDS_KEPT_MS: i64 = 30 * 24 * 3_600_000;
+const BUILDS_KEPT_MS: i64 = 30 * DAY_MS;
 /// How long an ended window is kept: its usage matters while calls that began in it continue.
 const LIMITS_KEPT_MS: i64 = 2 * 24 * 3_600_000;
 /// How long usage of models is kept, like budgets. A server that was away for longer starts from

@@ -4,6 +4,7 @@ use crate::Timestamp;
 use crate::ids::{ResourceId, WorkspaceId};
 use crate::kinds::model::ModelType;
 use crate::models::{LimitMeasure, ModelCall, ModelOutcome};
+use crate::time::HOUR_MS;
 use serde::{Deserialize, Serialize};
 
 /// One window of a limit, for one of the subjects that it counts.
@@ -95,7 +96,6 @@ pub struct UsageSum {
     pub cost: i64,
 }
 
-const HOUR_MS: i64 = 3_600_000;
 /// Value at which a sum stops growing: two of them can still be added.
 pub const SUM_MAX: i64 = 1 << 61;
 

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use store::Tx;
 use types::Timestamp;
 use types::kinds::Model;
+use types::time::DAY_MS;
 use types::wire::{ModelUsage, ModelUsageBy, ModelUsageResolution};
 
-const DAY_MS: i64 = 86_400_000;
 const HOURLY_DAYS_MAX: i64 = 31;
 /// A little longer than usage is kept.
 const DAYS_MAX: i64 = 401;

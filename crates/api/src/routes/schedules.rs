@@ -13,12 +13,11 @@ use serde::Deserialize;
 use store::Tx;
 use types::Timestamp;
 use types::kinds::Schedule;
+use types::time::{DAY_MS, MINUTE_MS};
 use types::wire::{
     SandboxScheduleExecution, SandboxScheduleExecutionStatus, SandboxScheduleMetrics,
 };
 
-const MINUTE_MS: i64 = 60_000;
-const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
 /// How far back metrics go, and how long their window may be.
 const METRICS_DAYS_MAX: i64 = 7;
 

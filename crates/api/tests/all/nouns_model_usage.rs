@@ -9,10 +9,10 @@ use types::Timestamp;
 use types::ids::ResourceId;
 use types::kinds::model::{ModelFailure, ModelType};
 use types::models::{ModelCall, ModelOutcome, TokenUsage};
+use types::time::HOUR_MS;
 
 /// Time of the test's clock: 2026-04-16T00:40:00Z.
 const NOW: i64 = 1_776_300_000_000;
-const HOUR_MS: i64 = 3_600_000;
 
 fn call(workspace: &types::ids::WorkspaceId, model: &str, at: i64) -> ModelCall {
     ModelCall {

@@ -7,11 +7,10 @@ use store::Tx;
 use store::identity::accounts;
 use store::prices::{self, Version};
 use types::ids::AccountId;
+use types::time::HOUR_MS;
 use types::usage::Dimension;
 use types::wire::{AccountPrices, PriceMap, PriceVersion};
 use types::{Problems, Timestamp};
-
-const HOUR_MS: i64 = 3_600_000;
 
 pub fn get(tx: &mut Tx<'_>, account: &AccountId) -> Result<AccountPrices, Error> {
     Ok(shown(prices::list(tx, account)?))

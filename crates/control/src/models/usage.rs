@@ -5,11 +5,11 @@ use store::{Error, Tx};
 use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::model_books::UsageSum;
+use types::time::HOUR_MS;
 use types::wire::{ModelUsage, ModelUsageBy, ModelUsageEntry, ModelUsageResolution};
 
 /// Most rows of one answer.
 pub const ROWS_MAX: usize = 10_000;
-const HOUR_MS: i64 = 3_600_000;
 const DAY_HOURS: i64 = 24;
 
 /// A question about usage. Hours that lie only partly in the window count as a whole.

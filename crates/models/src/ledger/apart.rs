@@ -7,10 +7,10 @@ use std::hash::BuildHasher as _;
 use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::model_books::UsageKey;
+use types::time::HOUR_MS;
 
 /// Stands for all names that do not get a count of their own.
 const OTHERS: &str = "(others)";
-const HOUR_MS: i64 = 3_600_000;
 /// How long the names of an hour are remembered: calls may end long after they began.
 const HOURS_KEPT: i64 = 2;
 

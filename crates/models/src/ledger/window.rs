@@ -3,10 +3,8 @@
 
 use types::Timestamp;
 use types::kinds::policy::Granularity;
+use types::time::{DAY_MS, HOUR_MS, MINUTE_MS};
 
-const MINUTE_MS: i64 = 60_000;
-const HOUR_MS: i64 = 60 * MINUTE_MS;
-const DAY_MS: i64 = 24 * HOUR_MS;
 /// Cap for the step, so that no window outgrows the range of dates. 100,000 months are more than
 /// 8,000 years.
 const STEP_MAX: i64 = 100_000;

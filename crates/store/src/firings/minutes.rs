@@ -4,9 +4,9 @@ use super::Submission;
 use crate::{Error, Tx, params};
 use types::Timestamp;
 use types::ids::WorkspaceId;
+use types::time::MINUTE_MS;
 
 const TABLE: &str = "schedule_minutes";
-const MINUTE_MS: i64 = 60_000;
 /// Number of rows over which the counts of one minute are spread.
 const SHARDS: i64 = 16;
 

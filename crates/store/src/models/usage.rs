@@ -6,6 +6,7 @@ use crate::{Error, Row, Tx, Value, params};
 use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::model_books::{SUM_MAX, UsageKey, UsageSum};
+use types::time::HOUR_MS;
 
 const TABLE: &str = "model_usage";
 const KEY: &str =
@@ -21,7 +22,6 @@ const SUMS: [&str; 9] = [
     "reasoning",
     "cost",
 ];
-const HOUR_MS: i64 = 3_600_000;
 
 /// Property by which rows of an answer are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,6 +6,7 @@ use store::firings::{self, Counts, Firing, Of, Outcome, Query, Submission};
 use store::resources::{self, Order, position};
 use store::{Error, Store, Tx};
 use types::ids::{ResourceId, WorkspaceId};
+use types::time::MINUTE_MS;
 use types::{KindName, Timestamp};
 
 on_both!(
@@ -17,7 +18,6 @@ on_both!(
 );
 
 const NOW: i64 = 1_800_000_000_000;
-const MINUTE_MS: i64 = 60_000;
 
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_ms(NOW + ms)

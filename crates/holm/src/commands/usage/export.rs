@@ -18,11 +18,11 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use types::Timestamp;
+use types::time::DAY_MS;
 use types::wire::AccountMetrics;
 
 /// The finest grouping that one request can ask for; it determines the other columns, too.
 const BY: &str = "resource_name,resource_uuid,billing_dimension";
-const DAY_MS: i64 = 86_400_000;
 /// The first Monday after 1970-01-01.
 const MONDAY_MS: i64 = 4 * DAY_MS;
 

@@ -13,8 +13,9 @@ use meter::{Difference, Verified};
 use store::Store;
 use store::usage;
 use types::Timestamp;
+use types::time::DAY_MS;
 
-const WEEK_MS: i64 = 7 * 86_400_000;
+const WEEK_MS: i64 = 7 * DAY_MS;
 /// Most differences that are shown one by one.
 const SHOWN_MAX: usize = 100;
 

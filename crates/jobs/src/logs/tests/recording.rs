@@ -7,6 +7,7 @@ use crate::logs::{Line, Severity};
 use proptest::prelude::*;
 use store::logs::Chunk;
 use types::instance::{Printed, Stream};
+use types::time::DAY_MS;
 
 const PLENTY: u64 = u64::MAX / 2;
 
@@ -53,7 +54,6 @@ fn lines_of_both_streams_are_put_together() {
 
 #[test]
 fn a_replica_has_room_for_each_day() {
-    const DAY_MS: i64 = 86_400_000;
     let mut recorder = Recorder::new(2000).daily();
     let flood = |day: i64| piece(1, day * DAY_MS, Stream::Stdout, &b"much\n".repeat(200));
     let first = record(&mut recorder, &[flood(0)], &[]);

@@ -21,9 +21,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use types::Timestamp;
+use types::time::HOUR_MS;
 use types::wire::{ModelUsageBy, ModelUsageEntry};
 
-const HOUR_MS: i64 = 3_600_000;
 const TEXTS: [&str; 6] = ["model", "key", "end_user", "tag", "provider", "provider_model"];
 const NUMBERS: [&str; 9] = [
     "calls",
