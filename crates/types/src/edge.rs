@@ -224,7 +224,7 @@ pub const WORKLOADS: [WorkloadKind; 4] = [
     WorkloadKind { kind: KindName::Sandbox, host_prefix: SANDBOX, by_path: true },
     WorkloadKind { kind: KindName::Agent, host_prefix: "agent-", by_path: true },
     WorkloadKind { kind: KindName::Function, host_prefix: "function-", by_path: true },
-    WorkloadKind { kind: KindName::Application, host_prefix: "app-", by_path: false },
+    WorkloadKind { kind: KindName::Application, host_prefix: APPLICATION, by_path: false },
 ];
 
 /// Prefix of a sandbox's label.

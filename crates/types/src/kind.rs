@@ -107,7 +107,7 @@ pub enum Naming {
 
 /// Read-only metadata that the server knows about any object.
 #[derive(Debug, Clone)]
-pub struct Stamp {
+pub struct ObjectMetadata {
     pub workspace: String,
     /// Names of the enclosing objects, outermost first: the sandbox of a preview, the VPC of a
     /// gateway.
@@ -256,5 +256,5 @@ pub trait Kind:
     }
 
     /// Fills in the read-only members.
-    fn show(&mut self, stamp: &Stamp, state: &Self::State, now: Timestamp);
+    fn show(&mut self, stamp: &ObjectMetadata, state: &Self::State, now: Timestamp);
 }

@@ -38,7 +38,7 @@ pub mod world;
 
 pub use causes::chain;
 pub use error::ErrorBody;
-pub use kind::{Kind, KindName, Naming, Reference, Stamp};
+pub use kind::{Kind, KindName, Naming, ObjectMetadata, Reference};
 pub use problems::Problems;
 pub use remote::Remote;
 pub use scope::{Scope, Verb};

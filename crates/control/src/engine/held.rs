@@ -7,7 +7,7 @@ use crate::error::Error;
 use serde::de::DeserializeOwned;
 use store::Tx;
 use store::resources::{self, Stored};
-use types::{Kind, Stamp};
+use types::{Kind, ObjectMetadata};
 
 /// A stored object. The secrets in `wish` are sealed.
 #[derive(Clone)]
@@ -79,8 +79,8 @@ impl<K: Managed> Held<K> {
     }
 
     /// Returns the values of the read-only metadata.
-    pub fn stamp(&self, context: &Context) -> Stamp {
-        Stamp {
+    pub fn stamp(&self, context: &Context) -> ObjectMetadata {
+        ObjectMetadata {
             workspace: context.member.workspace_name.clone(),
             parents: self.parents(),
             created_at: self.row.created_at,

@@ -4,29 +4,29 @@
 //! amounts come out of *grants*: each server takes pieces of a limit's amount out of the store, in
 //! transactions that keep `used + what all servers hold <= amount`, so servers need not ask each
 //! other. Reservations and settlements are written to a journal before the call goes on
-//! ([`journal`]). A background task (`keeper`) syncs the journal, moves it into the store in
+//! ([`journal`]). A background task (`background`) syncs the journal, moves it into the store in
 //! batches, and fetches grants before they are needed. After a kill, the journal tells which calls
 //! were in flight, and those count in full.
 //!
 //! ```text
-//! hold      what a call asks of its limits, and what it got; `refused` says why it got nothing
-//! window    when each window of a limit begins and ends
-//! apart     caps how many names chosen by callers get a count of their own
-//! account   one limit, subject and window: decides what fits, and queues who waits
-//! state     all accounts, the journal, and what is not in the store yet, under one lock
-//! journal   records in files: length, checksum, content
-//! replay    reads the journal at a start
-//! shared    the state and what works with it: calls, and the background task
-//! keeper    the background task
-//! books     the store, as a ledger sees it
+//! hold        what a call asks of its limits, and what it got; `refused` says why it got nothing
+//! window      when each window of a limit begins and ends
+//! apart       caps how many names chosen by callers get a count of their own
+//! account     one limit, subject and window: decides what fits, and queues who waits
+//! state       all accounts, the journal, and what is not in the store yet, under one lock
+//! journal     records in files: length, checksum, content
+//! replay      reads the journal at a start
+//! shared      the state and what works with it: calls, and the background task
+//! background  what happens without a caller
+//! books       the store, as a ledger sees it
 //! ```
 
 mod account;
 mod apart;
+mod background;
 mod books;
 mod hold;
 mod journal;
-mod keeper;
 mod refused;
 mod replay;
 mod settings;
@@ -91,9 +91,9 @@ impl Ledger {
             world,
             poke: Notify::new(),
             ending: CancellationToken::new(),
-            keeper: Mutex::new(None),
+            background: Mutex::new(None),
         });
-        *shared.keeper.lock() = Some(tokio::spawn(keeper::run(shared.clone())));
+        *shared.background.lock() = Some(tokio::spawn(background::run(shared.clone())));
         Ok(Self(shared))
     }
 
@@ -155,9 +155,9 @@ impl Ledger {
     /// reserved after that.
     pub async fn close(&self) {
         self.0.ending.cancel();
-        let keeper = self.0.keeper.lock().take();
-        if let Some(keeper) = keeper
-            && let Err(error) = keeper.await
+        let background = self.0.background.lock().take();
+        if let Some(background) = background
+            && let Err(error) = background.await
         {
             tracing::error!(%error, "the background of the ledger of models has failed");
         }

@@ -1,9 +1,9 @@
 //! Opens a ledger at a start: finds what the journal has and the store does not, and which calls
 //! were in flight.
 
+use super::background;
 use super::books::{Books, BooksError};
 use super::journal::{self, End, Journal, Record};
-use super::keeper;
 use super::settings::Settings;
 use super::state::State;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub(super) async fn open(
         let taken = books.begin(ledger.clone()).await?;
         if (taken.number, taken.position) == (number, journal.last()) && taken.held.is_empty() {
             let files: Vec<PathBuf> = found.files.drain(..).map(|(path, _)| path).collect();
-            keeper::remove(&settings.folder, &files)?;
+            background::remove(&settings.folder, &files)?;
             return Ok((State::new(ledger, number, journal, lock), found.next_id));
         }
         tracing::warn!("a batch of the process before came into the store late: read again");

@@ -25,5 +25,5 @@ pub(super) struct Shared {
     /// Wakes the background task.
     pub(super) poke: Notify,
     pub(super) ending: CancellationToken,
-    pub(super) keeper: Mutex<Option<JoinHandle<()>>>,
+    pub(super) background: Mutex<Option<JoinHandle<()>>>,
 }

@@ -184,8 +184,8 @@ impl Place {
             let entry = entry.unwrap();
             std::fs::copy(entry.path(), settings.folder.join(entry.file_name())).unwrap();
         }
-        if let Some(keeper) = ledger.0.keeper.lock().take() {
-            keeper.abort();
+        if let Some(background) = ledger.0.background.lock().take() {
+            background.abort();
         }
         settings
     }

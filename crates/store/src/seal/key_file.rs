@@ -27,19 +27,19 @@ struct Inner {
 struct Known {
     /// Keys, the active one first. Never empty.
     keys: Arc<[Key]>,
-    stamp: Stamp,
+    stamp: FileVersion,
 }
 
 /// Tells one content of the file from another without reading it. The file is never changed in
 /// place, so each content has an inode of its own while it is there.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Stamp {
+struct FileVersion {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl FileVersion {
     fn of(file: &Metadata) -> Self {
         Self { inode: file.ino(), bytes: file.len(), modified: (file.mtime(), file.mtime_nsec()) }
     }
@@ -58,7 +58,7 @@ impl KeyFile {
         let known = match read(path) {
             Ok((text, stamp)) => Known { keys: parse(&text, path)?.into(), stamp },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Known { keys: [Key::new(world)].into(), stamp: Stamp::default() }
+                Known { keys: [Key::new(world)].into(), stamp: FileVersion::default() }
             }
             Err(error) => return Err(unusable(path, "read", &error)),
         };
@@ -68,7 +68,7 @@ impl KeyFile {
 
     /// True if there was no file when this was opened.
     pub(crate) fn is_new(&self) -> bool {
-        self.0.known.read().stamp == Stamp::default()
+        self.0.known.read().stamp == FileVersion::default()
     }
 
     /// Creates the file with the first key, or takes what another process created meanwhile.
@@ -144,7 +144,7 @@ impl KeyFile {
     pub(super) fn latest(&self) -> Result<Arc<[Key]>, Error> {
         let path = &self.0.path;
         let found = fs::metadata(path).map_err(|error| unusable(path, "read", &error))?;
-        if self.0.known.read().stamp != Stamp::of(&found) {
+        if self.0.known.read().stamp != FileVersion::of(&found) {
             self.reload()?;
         }
         Ok(self.keys())
@@ -200,7 +200,7 @@ fn save_new(path: &Path, keys: &[Key]) -> Result<(), Error> {
     saved.map_err(|error| unusable(path, "made", &error))
 }
 
-fn read(path: &Path) -> io::Result<(Zeroizing<String>, Stamp)> {
+fn read(path: &Path) -> io::Result<(Zeroizing<String>, FileVersion)> {
     let mut file = File::open(path)?;
     let found = file.metadata()?;
     if found.permissions().mode() & 0o077 != 0 {
@@ -208,7 +208,7 @@ fn read(path: &Path) -> io::Result<(Zeroizing<String>, Stamp)> {
     }
     let mut text = Zeroizing::new(String::new());
     file.read_to_string(&mut text)?;
-    Ok((text, Stamp::of(&found)))
+    Ok((text, FileVersion::of(&found)))
 }
 
 fn unusable(path: &Path, act: &str, error: &io::Error) -> Error {

@@ -6,7 +6,7 @@ use crate::parts::{
     CoreEvent, Deployment, Env, Generation, Head, Metadata, Repository, RevisionConfiguration,
     Sensitive, SkipBuild, Status, Trigger, VolumeAttachment, fixed, keep, limits, visit_sensitive,
 };
-use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Reference, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;

@@ -1,7 +1,7 @@
 //! Custom domains: a user's own names, under which previews and applications answer.
 
 use crate::parts::{Head, Labels, Stamped, TextMap, fixed, keep, limits, names};
-use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -151,7 +151,7 @@ impl Kind for CustomDomain {
         old.map(|(_, state)| state.clone()).unwrap_or_default()
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         self.metadata.stamped = Stamped::from(stamp);
         self.metadata.shared_from_workspace.clone_from(&state.shared_from_workspace);
         let spec = &mut self.spec;

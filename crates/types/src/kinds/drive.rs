@@ -3,7 +3,7 @@
 use crate::parts::{
     CoreEvent, Head, Labels, Lifecycle, Metadata, Needs, Status, fixed, keep, limits, names,
 };
-use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -129,7 +129,7 @@ impl Kind for Drive {
         self.events = None;
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         self.metadata.stamp(stamp);
         self.events = Some(state.lifecycle.events.clone());
         self.status = state.lifecycle.status();

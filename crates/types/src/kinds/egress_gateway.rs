@@ -1,7 +1,7 @@
 //! Egress gateways: traffic of sandboxes leaves through them with addresses of its own.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Needs, Stamped, Status, limits};
-use crate::{Kind, KindName, Stamp, Timestamp};
+use crate::{Kind, KindName, ObjectMetadata, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -55,7 +55,7 @@ impl Head for EgressGatewayMetadata {
 }
 
 impl EgressGatewayMetadata {
-    fn stamp(&mut self, stamp: &Stamp) {
+    fn stamp(&mut self, stamp: &ObjectMetadata) {
         self.stamped = Stamped::from(stamp);
         self.vpc_name = stamp.parents.first().cloned();
     }

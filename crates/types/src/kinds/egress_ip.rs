@@ -1,7 +1,7 @@
 //! Addresses of an egress gateway.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Needs, Stamped, Status, limits};
-use crate::{Kind, KindName, Stamp, Timestamp};
+use crate::{Kind, KindName, ObjectMetadata, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -86,7 +86,7 @@ impl Kind for EgressIp {
     head!();
     ready_at_once!();
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         self.metadata.stamped = Stamped::from(stamp);
         self.metadata.vpc_name = stamp.parents.first().cloned();
         self.metadata.gateway_name = stamp.parents.get(1).cloned();

@@ -4,7 +4,7 @@
 use crate::ids::WorkspaceId;
 use crate::parts::{CoreEvent, Head, Lifecycle, Status, limits};
 use crate::wire::ImageShareTarget;
-use crate::{Kind, KindName, Stamp, Timestamp};
+use crate::{Kind, KindName, ObjectMetadata, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -124,7 +124,7 @@ impl Kind for Image {
         state.lifecycle.status()
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         let metadata = &mut self.metadata;
         metadata.created_at = Some(stamp.created_at);
         metadata.updated_at = Some(stamp.updated_at);

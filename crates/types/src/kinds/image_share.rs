@@ -2,7 +2,7 @@
 //! declines.
 
 use crate::parts::{Head, limits};
-use crate::{Kind, KindName, Naming, Stamp, Timestamp};
+use crate::{Kind, KindName, Naming, ObjectMetadata, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -57,7 +57,7 @@ impl Kind for ImageShare {
         self
     }
 
-    fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, _state: &(), _now: Timestamp) {
         self.created_at = Some(stamp.created_at);
         self.updated_at = Some(stamp.updated_at);
         self.created_by = Some(stamp.created_by.clone());

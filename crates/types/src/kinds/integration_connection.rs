@@ -1,7 +1,7 @@
 //! Connections: settings and credentials of an outside service.
 
 use crate::parts::{Head, MASK, Metadata, Sensitive, TextMap, limits, visit_map};
-use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -78,7 +78,7 @@ impl Kind for IntegrationConnection {
         visit_map(self.spec.secret.as_mut().map(|Sensitive(secret)| secret), "secret", visit);
     }
 
-    fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, _state: &(), _now: Timestamp) {
         self.metadata.stamp(stamp);
     }
 }

@@ -7,7 +7,7 @@ use crate::parts::{
     Sensitive, SkipBuild, Status, Trigger, check_mounts, fixed, keep, limits, names,
     visit_sensitive,
 };
-use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Reference, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;

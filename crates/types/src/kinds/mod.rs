@@ -66,7 +66,7 @@ macro_rules! deployed {
             state.status()
         }
 
-        fn show(&mut self, stamp: &Stamp, state: &Lifecycle, _now: Timestamp) {
+        fn show(&mut self, stamp: &ObjectMetadata, state: &Lifecycle, _now: Timestamp) {
             self.metadata.stamp(stamp);
             self.events = Some(state.shown_events());
             self.status = state.shown_status();
@@ -117,7 +117,7 @@ macro_rules! deployment {
             state.has_failed(revision)
         }
 
-        fn show(&mut self, stamp: &Stamp, state: &Deployment, _now: Timestamp) {
+        fn show(&mut self, stamp: &ObjectMetadata, state: &Deployment, _now: Timestamp) {
             self.metadata.stamp(stamp);
             self.events = Some(state.lifecycle.shown_events());
             self.status = state.lifecycle.shown_status();

@@ -5,7 +5,7 @@ use crate::parts::{
     CoreEvent, Flavor, Generation, Head, Lifecycle, Metadata, Needs, RevisionConfiguration, Status,
     limits, names,
 };
-use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Reference, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;

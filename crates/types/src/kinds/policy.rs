@@ -2,7 +2,7 @@
 
 use crate::models::{Amounts, ModelLimit, window_step};
 use crate::parts::{Flavor, Head, Metadata, limits};
-use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -186,7 +186,7 @@ impl Kind for Policy {
         }
     }
 
-    fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, _state: &(), _now: Timestamp) {
         self.metadata.stamp(stamp);
     }
 }

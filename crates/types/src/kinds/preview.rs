@@ -4,7 +4,7 @@ use crate::edge::{PreviewAddress, headers};
 use crate::parts::{
     CoreEvent, Head, Lifecycle, Needs, Stamped, Status, TextMap, duration, limits, names,
 };
-use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Reference, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -151,7 +151,7 @@ impl Kind for Preview {
         domain.map(reference).into_iter().collect()
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         self.metadata.stamped = Stamped::from(stamp);
         self.metadata.resource_name = stamp.parents.first().cloned();
         self.metadata.resource_type = Some("sandbox".into());

@@ -1,7 +1,7 @@
 //! Tokens that open a private preview.
 
 use crate::parts::{Head, Sensitive, limits, visit_sensitive};
-use crate::{Kind, KindName, Naming, Stamp, Timestamp, World};
+use crate::{Kind, KindName, Naming, ObjectMetadata, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -74,7 +74,7 @@ impl Kind for PreviewToken {
         visit_sensitive(self.spec.token.as_mut(), "token", visit);
     }
 
-    fn show(&mut self, stamp: &Stamp, _state: &(), now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, _state: &(), now: Timestamp) {
         self.metadata.workspace = Some(stamp.workspace.clone());
         self.metadata.resource_type = Some("sandbox".into());
         self.metadata.resource_name = stamp.parents.first().cloned();

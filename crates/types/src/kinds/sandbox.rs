@@ -12,7 +12,7 @@ use crate::parts::{
     CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Sensitive, Status, TextMap,
     VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
 };
-use crate::{Kind, KindName, Naming, Problems, Reference, Stamp, Timestamp, World};
+use crate::{Kind, KindName, Naming, ObjectMetadata, Problems, Reference, Timestamp, World};
 pub use lifecycle::{ExpirationAction, ExpirationPolicy, ExpirationType, SandboxLifecycle};
 pub use runtime::SandboxRuntime;
 use schemars::JsonSchema;
@@ -343,7 +343,7 @@ impl Kind for Sandbox {
         state.lifecycle.status()
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, now: Timestamp) {
         self.metadata.stamp(stamp);
         let end = self.expires_at(stamp.created_at, state.last_used_at);
         self.expires_in = end.map(|end| (end.since(now) / 1000).max(0));

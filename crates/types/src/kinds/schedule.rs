@@ -3,7 +3,7 @@
 use crate::parts::{
     Cron, Head, Sensitive, TextMap, check_env_name, check_env_value, duration, limits, visit_map,
 };
-use crate::{Kind, KindName, Naming, Problems, Stamp, Timestamp, World};
+use crate::{Kind, KindName, Naming, ObjectMetadata, Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -132,7 +132,7 @@ impl Kind for Schedule {
         Some(now).filter(|_| self.kind == Some(ScheduleType::Cron))
     }
 
-    fn show(&mut self, stamp: &Stamp, _state: &Option<Timestamp>, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, _state: &Option<Timestamp>, _now: Timestamp) {
         self.created_at = Some(stamp.created_at);
         self.sandbox = stamp.parents.last().cloned();
     }

@@ -2,7 +2,7 @@
 //! values.
 
 use crate::parts::{Head, Sensitive, limits, visit_sensitive};
-use crate::{Kind, KindName, Problems, Stamp, Timestamp};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -55,7 +55,7 @@ impl Kind for Secret {
         visit_sensitive(self.value.as_mut(), "value", visit);
     }
 
-    fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, _state: &(), _now: Timestamp) {
         self.value = None;
         self.created_at = Some(stamp.created_at);
         self.updated_at = Some(stamp.updated_at);

@@ -4,7 +4,7 @@
 use super::sandbox::SandboxSpec;
 use crate::ids::ResourceId;
 use crate::parts::{Generation, Head, Port, Status, VolumeAttachment, limits};
-use crate::{Kind, KindName, Naming, Stamp, Timestamp};
+use crate::{Kind, KindName, Naming, ObjectMetadata, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -248,7 +248,7 @@ impl Kind for Snapshot {
         })
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         self.created_at = stamp.created_at;
         self.created_by = Some(stamp.created_by.clone());
         self.status = state.status;

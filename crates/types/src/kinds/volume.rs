@@ -1,7 +1,7 @@
 //! Volumes: disks that outlive the sandbox they are attached to.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Metadata, Needs, Status, fixed, keep, limits};
-use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Reference, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -106,7 +106,7 @@ impl Kind for Volume {
         self.events = None;
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         self.metadata.stamp(stamp);
         self.events = Some(state.lifecycle.events.clone());
         self.status = state.lifecycle.status();

@@ -1,7 +1,7 @@
 //! Volume templates: initial contents of new volumes, in versions.
 
 use crate::parts::{Head, Metadata, limits};
-use crate::{Kind, KindName, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -210,7 +210,7 @@ impl Kind for VolumeTemplate {
         old.map(|(_, state)| state.clone()).unwrap_or_default()
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+    fn show(&mut self, stamp: &ObjectMetadata, state: &State, _now: Timestamp) {
         self.metadata.stamp(stamp);
         let versions = state.shown(&self.metadata.name, &stamp.workspace);
         self.state = Some(VolumeTemplateState {

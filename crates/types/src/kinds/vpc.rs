@@ -1,7 +1,7 @@
 //! Virtual networks, which hold egress gateways and whose sandboxes may reach each other.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Metadata, Needs, Status, limits};
-use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
+use crate::{Kind, KindName, ObjectMetadata, Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

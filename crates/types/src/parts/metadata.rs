@@ -1,7 +1,7 @@
 //! Metadata of most resources.
 
 use super::{Labels, limits};
-use crate::{Stamp, Timestamp};
+use crate::{ObjectMetadata, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -56,7 +56,7 @@ pub struct Metadata {
 
 impl Metadata {
     /// Fills in the read-only members.
-    pub fn stamp(&mut self, stamp: &Stamp) {
+    pub fn stamp(&mut self, stamp: &ObjectMetadata) {
         self.created_at = Some(stamp.created_at);
         self.updated_at = Some(stamp.updated_at);
         self.created_by = Some(stamp.created_by.clone());
@@ -112,8 +112,8 @@ pub struct Stamped {
     pub workspace: Option<String>,
 }
 
-impl From<&Stamp> for Stamped {
-    fn from(stamp: &Stamp) -> Self {
+impl From<&ObjectMetadata> for Stamped {
+    fn from(stamp: &ObjectMetadata) -> Self {
         Self {
             created_at: Some(stamp.created_at),
             updated_at: Some(stamp.updated_at),

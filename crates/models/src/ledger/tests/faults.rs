@@ -177,8 +177,8 @@ async fn a_full_disk_hides_no_call_that_has_ended() {
     let first = reserve(&ledger, &money, 100).await.unwrap();
     reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
     ledger.flush().await;
-    if let Some(keeper) = ledger.0.keeper.lock().take() {
-        keeper.abort();
+    if let Some(background) = ledger.0.background.lock().take() {
+        background.abort();
     }
     let position = {
         let mut state = ledger.0.state.lock();
@@ -216,8 +216,8 @@ async fn a_torn_file_is_synced_before_another_one_goes_on() {
     let first = reserve(&ledger, &money, 100).await.unwrap();
     let second = reserve(&ledger, &money, 100).await.unwrap();
     ledger.flush().await;
-    if let Some(keeper) = ledger.0.keeper.lock().take() {
-        keeper.abort();
+    if let Some(background) = ledger.0.background.lock().take() {
+        background.abort();
     }
     first.settle(&call(10));
     ledger.0.state.lock().journal.fill_disk();
@@ -227,8 +227,8 @@ async fn a_torn_file_is_synced_before_another_one_goes_on() {
         assert!(state.journal.is_torn() && state.journal.is_unsynced());
     }
     // What stands for the full disk cannot be synced.
-    assert!(!keeper::sync(&ledger.0).await, "the end of the first call is not on the disk");
-    assert!(keeper::sync(&ledger.0).await);
+    assert!(!background::sync(&ledger.0).await, "the end of the first call is not on the disk");
+    assert!(background::sync(&ledger.0).await);
     place.open_with(place.kill(ledger, "b")).await.close().await;
     assert_eq!((place.books.used(), place.books.held()), (50, 0));
 }
