@@ -167,7 +167,7 @@ pub(crate) fn past_proxy(policy: &Policy, hosts: &[Host]) -> Option<Verdict> {
 
 /// The way a connection came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Arrival {
     Proxy,
     Transparent,
 }
@@ -186,14 +186,14 @@ pub(crate) enum Kind {
 /// A connection that the rules have let pass.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    pub(crate) door: Door,
+    pub(crate) arrival: Arrival,
     pub(crate) hosts: Vec<Host>,
     pub(crate) kind: Kind,
 }
 
 impl Entry {
     fn may_stay(&self, policy: &Policy) -> bool {
-        if self.door == Door::Transparent && past_proxy(policy, &self.hosts).is_some() {
+        if self.arrival == Arrival::Transparent && past_proxy(policy, &self.hosts).is_some() {
             return false;
         }
         match (self.kind, of_hosts(policy, &self.hosts)) {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn entry(host: &str, kind: Kind) -> Entry {
-        Entry { door: Door::Transparent, hosts: vec![Host::parse(host).unwrap()], kind }
+        Entry { arrival: Arrival::Transparent, hosts: vec![Host::parse(host).unwrap()], kind }
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 //! requests with absolute URIs.
 
 use crate::authority::AuthorityError;
-use crate::client::{Client, Door, Entry, Kind, of_hosts};
+use crate::client::{Arrival, Client, Entry, Kind, of_hosts};
 use crate::dial::{Dial as _, Wait};
 use crate::intercept::{self, Body, Tasks};
 use crate::passage::{Aim, Passage};
@@ -60,7 +60,7 @@ pub(crate) async fn serve(
     let mut first = [0];
     let Ok(Ok(1)) = tokio::time::timeout(hello, stream.peek(&mut first)).await else { return };
     // It may ask for any host, so only the end of its instance cuts it.
-    let entry = Entry { door: Door::Proxy, hosts: Vec::new(), kind: Kind::AnyRequests };
+    let entry = Entry { arrival: Arrival::Proxy, hosts: Vec::new(), kind: Kind::AnyRequests };
     let Some(passing) = client.pass(&client.policy(), entry) else { return };
     let (tasks, _stop) = Tasks::stopped_with_guard();
     let proxy = Proxy { service, client, permit: Arc::new(permit), tasks: tasks.clone() };
@@ -184,7 +184,7 @@ impl Proxy {
                 }
             },
         };
-        let aim = Aim { door: Door::Proxy, host, port, names };
+        let aim = Aim { arrival: Arrival::Proxy, host, port, names };
         let (service, client) = (Arc::clone(&self.service), Arc::clone(&self.client));
         let permit = Arc::clone(&self.permit);
         self.service.spawn(async move {

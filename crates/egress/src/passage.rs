@@ -1,4 +1,4 @@
-//! The course of a connection from its first byte to its end, whichever door it came through.
+//! The course of a connection from its first byte to its end, however it came.
 //!
 //! ```text
 //! first bytes ─→ TLS      decided by the name in it, and by the one that the proxy was asked for
@@ -7,7 +7,7 @@
 //!             └→ silence  the same, but what the client says later is still inspected
 //! ```
 
-use crate::client::{Client, Door, Entry, Kind, of_hosts, of_unasked, of_unseen};
+use crate::client::{Arrival, Client, Entry, Kind, of_hosts, of_unasked, of_unseen};
 use crate::dial::{Dial as _, HostStream};
 use crate::intercept::{self, To};
 use crate::peek::{self, Replay, Seen, Stream};
@@ -24,7 +24,7 @@ use types::parts::hosts::Host;
 /// Where a connection wanted to go, before anything was read from it.
 #[derive(Debug, Clone)]
 pub(crate) struct Aim {
-    pub(crate) door: Door,
+    pub(crate) arrival: Arrival,
     pub(crate) host: Host,
     pub(crate) port: u16,
     /// The hosts that the rules are applied to: the host itself, or the names that its address was
@@ -90,9 +90,9 @@ impl Passage {
     }
 
     fn judge(&self, policy: &Policy, hosts: &[Host]) -> Verdict {
-        match self.aim.door {
-            Door::Proxy => of_hosts(policy, hosts),
-            Door::Transparent => of_unasked(policy, hosts),
+        match self.aim.arrival {
+            Arrival::Proxy => of_hosts(policy, hosts),
+            Arrival::Transparent => of_unasked(policy, hosts),
         }
     }
 
@@ -115,14 +115,14 @@ impl Passage {
         name: Option<Host>,
         looks: bool,
     ) {
-        let Aim { door, host, port, names } = self.aim.clone();
-        let hosts = match (&name, door) {
-            (Some(name), Door::Proxy) => [names.as_slice(), std::slice::from_ref(name)].concat(),
-            (Some(name), Door::Transparent) => vec![name.clone()],
+        let Aim { arrival, host, port, names } = self.aim.clone();
+        let hosts = match (&name, arrival) {
+            (Some(name), Arrival::Proxy) => [names.as_slice(), std::slice::from_ref(name)].concat(),
+            (Some(name), Arrival::Transparent) => vec![name.clone()],
             (None, _) => names,
         };
         let named = name.unwrap_or_else(|| host.clone());
-        let target = if door == Door::Proxy { host } else { named.clone() };
+        let target = if arrival == Arrival::Proxy { host } else { named.clone() };
         match self.judge(policy, &hosts) {
             Verdict::Block { rule } => self.refuse(&stream, &named, &rule),
             Verdict::Pass if !looks => self.bytes(stream, server, policy, hosts, &target).await,
@@ -171,7 +171,7 @@ impl Passage {
         hosts: Vec<Host>,
         target: &Host,
     ) {
-        let entry = Entry { door: self.aim.door, hosts, kind: Kind::Bytes };
+        let entry = Entry { arrival: self.aim.arrival, hosts, kind: Kind::Bytes };
         let Some(passing) = self.client.pass(policy, entry) else { return stream.reset() };
         let idle = self.service.settings.limits.idle;
         let work = async {
@@ -199,7 +199,7 @@ impl Passage {
         to: To,
         kind: Kind,
     ) {
-        let entry = Entry { door: self.aim.door, hosts: vec![to.host.clone()], kind };
+        let entry = Entry { arrival: self.aim.arrival, hosts: vec![to.host.clone()], kind };
         let Some(passing) = self.client.pass(policy, entry) else { return stream.reset() };
         let shared = Arc::clone(&self.service.intercept);
         let client = Arc::clone(&self.client);
@@ -248,7 +248,7 @@ impl Passage {
             };
         }
         let names = self.aim.names.clone();
-        let entry = Entry { door: self.aim.door, hosts: names, kind: Kind::Bytes };
+        let entry = Entry { arrival: self.aim.arrival, hosts: names, kind: Kind::Bytes };
         let Some(passing) = self.client.pass(&policy, entry) else {
             stream.reset();
             return Waited::Over;
@@ -293,7 +293,7 @@ impl Passage {
                 Waited::Spoke { stream, seen: Seen::Other, server: Some(server) }
             }
             // The name in it decides where it goes, unless the proxy was asked for this host.
-            Seen::Tls(_) | Seen::Http if self.aim.door == Door::Transparent => {
+            Seen::Tls(_) | Seen::Http if self.aim.arrival == Arrival::Transparent => {
                 Waited::Spoke { stream, seen, server: None }
             }
             seen => Waited::Spoke { stream, seen, server: Some(server) },

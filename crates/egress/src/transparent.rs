@@ -1,7 +1,7 @@
 //! Connections of programs that do not use the proxy. The firewall has redirected them here, and
 //! the kernel knows where they were going.
 
-use crate::client::{Client, Door, of_unasked};
+use crate::client::{Arrival, Client, of_unasked};
 use crate::passage::{Aim, Passage};
 use crate::peek::Stream as _;
 use crate::policy::Verdict;
@@ -48,5 +48,5 @@ fn aim(service: &Service, client: &Client, original: SocketAddrV4) -> Aim {
     if names.is_empty() {
         names.push(host.clone());
     }
-    Aim { door: Door::Transparent, host, port: original.port(), names }
+    Aim { arrival: Arrival::Transparent, host, port: original.port(), names }
 }

@@ -1,4 +1,4 @@
-//! Tests of connections that rules have to look into, through both doors to a site with TLS.
+//! Tests of connections that rules have to look into, by the proxy and transparently, to a site with TLS.
 
 use super::servers::{Server, Told, acceptor};
 use super::*;

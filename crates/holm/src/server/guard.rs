@@ -15,9 +15,9 @@ fn scope(kind: KindName) -> Scope {
     }
 }
 
-pub(super) struct Door(pub(super) Auth);
+pub(super) struct DataPlaneGuard(pub(super) Auth);
 
-impl Guard for Door {
+impl Guard for DataPlaneGuard {
     fn admit<'a>(
         &'a self,
         token: &'a str,
@@ -32,7 +32,7 @@ impl Guard for Door {
     }
 }
 
-impl Door {
+impl DataPlaneGuard {
     async fn identify(
         &self,
         token: &str,

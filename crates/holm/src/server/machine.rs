@@ -4,7 +4,7 @@ use super::addresses::Urls;
 use super::assembly;
 use super::doors;
 use super::edge::{Hosts, Local};
-use super::guard::Door;
+use super::guard::DataPlaneGuard;
 use super::machine_name::{self, NODE_FOLDER};
 use crate::config::{self, Config, Role};
 use crate::error::Error;
@@ -73,7 +73,7 @@ async fn open_around(
     open_egress(config, host, world, urls).await?;
     let gateway = Gateway::new(gateway::Parts {
         settings: gateway_settings(config, urls)?,
-        guard: Arc::new(Door(auth.clone())),
+        guard: Arc::new(DataPlaneGuard(auth.clone())),
         machine: Arc::new(host.clone()),
         world: world.clone(),
     });
