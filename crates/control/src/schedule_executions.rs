@@ -18,7 +18,7 @@ use types::{Kind, Timestamp};
 
 /// Which executions of a workspace are asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct FiringQuery {
     /// Page size, cursor and text to search for.
     pub list: ListQuery,
     pub sort: AgeSort,
@@ -48,10 +48,10 @@ pub fn of_sandbox(
 pub fn of_workspace(
     context: &Context,
     tx: &mut Tx<'_>,
-    asked: &Asked,
+    asked: &FiringQuery,
 ) -> Result<Page<SandboxScheduleExecution>, Error> {
     let (limit, text) = (asked.list.size(SMALL_PAGE)?, asked.list.text()?);
-    let Asked { sort, status, sandbox, schedule, since, until, .. } = asked;
+    let FiringQuery { sort, status, sandbox, schedule, since, until, .. } = asked;
     let workspace = &context.member.workspace;
     let list = format!(
         "{workspace}/schedule-executions?{sort:?}&{text:?}&{status:?}&{sandbox:?}&{schedule:?}&{since:?}&{until:?}"

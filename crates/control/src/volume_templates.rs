@@ -9,7 +9,7 @@
 //! row has the digest of that copy. The file system on a machine is then only a cache: whatever
 //! machine makes a volume from the version fetches what it lacks.
 
-use crate::builds::{self, Asked};
+use crate::builds::{self, UploadAddress};
 use crate::context::Context;
 use crate::engine::{self, Held, Secrets};
 use crate::error::{Absent, Conflict, Error, Unfit};
@@ -45,7 +45,7 @@ pub fn ask(
     tx: &mut Tx<'_>,
     template: &str,
     version: Option<&str>,
-) -> Result<Asked, Error> {
+) -> Result<UploadAddress, Error> {
     let control = &context.control;
     if control.builder.is_none() || control.volume_store().is_none() {
         return Err(Error::Missing(Missing::ReceiveTemplate));
@@ -58,7 +58,7 @@ pub fn ask(
     let kept_as = name_of(&held.row.id, number);
     let (held, url) = builds::await_upload(context, tx, held, kept_as.to_string(), None)?;
     let object = json::text(&engine::present(context, tx, &held, &Secrets::Masked)?);
-    Ok(Asked { object, url, version: held.row.version })
+    Ok(UploadAddress { object, url, version: held.row.version })
 }
 
 fn version_name(state: &State, wanted: Option<&str>) -> Result<String, Error> {

@@ -15,7 +15,7 @@ use crate::sessions::{Found, SessionId};
 use crate::standby::{EnterError, Phase, Standby, Visit};
 use crate::stats::Answered;
 use crate::timing::Timing;
-use crate::tool_lists::{Asked, Listen, Outdated, Place};
+use crate::tool_lists::{ListRequest, Listen, Outdated, Place};
 use crate::traffic::{Traffic, Turn};
 use crate::wait_queue::Limit;
 use crate::wire::Unanswered;
@@ -41,7 +41,7 @@ pub(crate) struct Deployed {
     /// The revision that was chosen last.
     revision: Option<String>,
     /// Set if it is a `tools/list`.
-    asks_list: Option<(Asked, Outdated)>,
+    asks_list: Option<(ListRequest, Outdated)>,
     /// The session whose tools this request may change.
     changes: Option<SessionId>,
 }
@@ -300,7 +300,7 @@ impl Chooser<'_> {
         request: &Request<B>,
         body: &[u8],
     ) -> Option<Response<Body>> {
-        let asked = Asked::of(request, deployed.affinity.session, body)?;
+        let asked = ListRequest::of(request, deployed.affinity.session, body)?;
         deployed.changes = None;
         let found = self.find_list(deployed, to, &asked);
         if found.is_none() {
@@ -314,7 +314,7 @@ impl Chooser<'_> {
         &self,
         deployed: &mut Deployed,
         to: &Destination,
-        asked: &Asked,
+        asked: &ListRequest,
     ) -> Option<Response<Body>> {
         let route = self.context.routes.workload_by_id(&to.workload.id)?;
         let Serving::To(targets) = &route.serving else { return None };

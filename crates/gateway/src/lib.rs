@@ -15,7 +15,7 @@
 //!                │  tunnels       and its tunnel
 //!                ├─ rewrite       what changes in the messages
 //!                ├─ deployment    picks the replica for the request, and waits for one
-//!                │  choice        its rules; traffic has the numbers, stay what binds a caller
+//!                │  choice        its rules; traffic has the numbers, affinity what binds a caller
 //!                │  demands       reports that replicas are wanted
 //!                │  tool_lists    what sleeping MCP servers have answered before
 //!                ├─ standby       waits until the instance is awake; a visit keeps it awake

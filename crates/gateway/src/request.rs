@@ -160,13 +160,21 @@ impl Inner {
         Ok(Hold { _of_stranger: of_stranger, ..Hold::new(right, busy, permit) })
     }
 
-    fn drives(&self, head: &Head, to: &Destination) -> Option<(drives::Asked, Arc<dyn Drives>)> {
-        let asked = drives::Asked::read(&head.method, to.target.path())?;
+    fn drives(
+        &self,
+        head: &Head,
+        to: &Destination,
+    ) -> Option<(drives::DriveRequest, Arc<dyn Drives>)> {
+        let asked = drives::DriveRequest::read(&head.method, to.target.path())?;
         Some((asked, self.context.drives.get()?.upgrade()?))
     }
 
-    fn tunnels(&self, head: &Head, to: &Destination) -> Option<(tunnels::Asked, Arc<dyn Tunnels>)> {
-        let asked = tunnels::Asked::read(&head.method, to.target.path())?;
+    fn tunnels(
+        &self,
+        head: &Head,
+        to: &Destination,
+    ) -> Option<(tunnels::TunnelRequest, Arc<dyn Tunnels>)> {
+        let asked = tunnels::TunnelRequest::read(&head.method, to.target.path())?;
         Some((asked, self.context.tunnels.get()?.upgrade()?))
     }
 

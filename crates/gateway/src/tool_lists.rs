@@ -2,10 +2,10 @@
 //! sleeps.
 //!
 //! ```text
-//! asking   reads the bodies of requests that may be this question
-//! Asked    a request that is nothing but this question, and all that the answer may depend on
-//! Listen   copies the answer of a server that is awake, on its way to the caller
-//! Lists    the latest answers; the same question gets one while no replica is awake
+//! asking       reads the bodies of requests that may be this question
+//! ListRequest  a request that is nothing but this question, and all that the answer may depend on
+//! Listen       copies the answer of a server that is awake, on its way to the caller
+//! Lists        the latest answers; the same question gets one while no replica is awake
 //! ```
 //!
 //! A list is kept for its revision and for exactly what was asked: the same caller, the same
@@ -15,17 +15,17 @@
 //! not kept. What is kept counts against the workspace; when its share is used up, a workload
 //! forgets its own oldest lists.
 
-mod asked;
 mod asking;
 mod form;
 mod listen;
 mod lists;
 mod message;
+mod request;
 
-pub(crate) use asked::Asked;
 pub(crate) use asking::read;
 pub(crate) use listen::{Listen, Place};
 pub(crate) use lists::{Lists, Outdated};
+pub(crate) use request::ListRequest;
 
 #[cfg(test)]
 #[path = "tool_lists_tests.rs"]

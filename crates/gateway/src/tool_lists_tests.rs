@@ -43,17 +43,17 @@ fn place(traffic: &Arc<Traffic>, pool: &Pool<String>, owner: &str) -> Place {
     Place { traffic, pool: pool.clone(), owner, bytes_max: 100_000 }
 }
 
-fn asked_with(body: &str, sent: &[(&str, &str)]) -> Option<Asked> {
+fn asked_with(body: &str, sent: &[(&str, &str)]) -> Option<ListRequest> {
     let mut request = Request::post(PATH);
     for (name, value) in sent {
         request = request.header(*name, *value);
     }
     let request = request.body(()).unwrap();
     let session = crate::affinity::session(request.headers(), KindName::Function);
-    Asked::of(&request, session, body.as_bytes())
+    ListRequest::of(&request, session, body.as_bytes())
 }
 
-fn asked(sent: &[(&str, &str)]) -> Asked {
+fn asked(sent: &[(&str, &str)]) -> ListRequest {
     asked_with(LIST, sent).unwrap()
 }
 
@@ -61,7 +61,7 @@ fn asked(sent: &[(&str, &str)]) -> Asked {
 fn pass(
     place: Place,
     revision: &str,
-    asked: &Asked,
+    asked: &ListRequest,
     sent: &[(&str, &str)],
     pieces: &[&str],
 ) -> bool {
@@ -73,7 +73,7 @@ fn pass(
 fn pass_late(
     place: Place,
     revision: &str,
-    (asked, outdated): (&Asked, Outdated),
+    (asked, outdated): (&ListRequest, Outdated),
     sent: &[(&str, &str)],
     pieces: &[&str],
 ) -> bool {

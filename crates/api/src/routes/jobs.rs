@@ -6,7 +6,7 @@ use crate::http::query::NoQuery;
 use crate::http::reply::Reply;
 use auth::Member;
 use control::engine::Held;
-use control::executions::{self, Asked};
+use control::executions::{self, ExecutionRequest};
 use types::Problems;
 use types::kinds::Job;
 use types::parts::Sensitive;
@@ -36,7 +36,7 @@ fn readable(tasks: Option<&Vec<Free>>) -> Option<Vec<Free>> {
     tasks.filter(|tasks| tasks.iter().all(|task| !task.is_empty())).cloned()
 }
 
-fn asked(body: &CreateJobExecutionRequest) -> Result<Asked, control::Error> {
+fn asked(body: &CreateJobExecutionRequest) -> Result<ExecutionRequest, control::Error> {
     let mut problems = Problems::default();
     body.check(&mut problems);
     let tasks = body.tasks.clone().unwrap_or_default();
@@ -46,12 +46,12 @@ fn asked(body: &CreateJobExecutionRequest) -> Result<Asked, control::Error> {
     let same = id.is_none() || execution_id.is_none() || id == execution_id;
     problems.require(same, "id", "must be the same as `executionId`, or one of them left out");
     problems.into_result()?;
-    Ok(Asked {
+    Ok(ExecutionRequest {
         tasks,
         name: execution_id.or(id),
         memory: body.memory,
         env: body.env.clone().map(|Sensitive(env)| env).unwrap_or_default(),
         at_once: body.allow_queue == Some(false),
-        ..Asked::default()
+        ..ExecutionRequest::default()
     })
 }

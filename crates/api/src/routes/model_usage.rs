@@ -6,7 +6,7 @@ use crate::http::malformed::ModelUsageRule;
 use crate::http::reply::Reply;
 use auth::Member;
 use control::engine::Held;
-use control::models::usage::{self, Asked, ROWS_MAX};
+use control::models::usage::{self, ROWS_MAX, UsageQuestion};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
@@ -65,7 +65,7 @@ fn groups(asked: Option<&str>) -> Result<Vec<ModelUsageBy>, ModelUsageRule> {
 fn asked(
     call: &Call<Member, ModelUsageQuery>,
     model: Option<String>,
-) -> Result<Asked, ModelUsageRule> {
+) -> Result<UsageQuestion, ModelUsageRule> {
     let (query, now) = (&call.query, call.app.world.now());
     let end = time("end", query.end.as_deref(), now)?;
     let start = time("start", query.start.as_deref(), end.plus_ms(-1).month().0)?;
@@ -83,7 +83,14 @@ fn asked(
         return Err(ModelUsageRule::LongWindow { days_max });
     }
     let group_by = groups(query.group_by.as_deref())?;
-    Ok(Asked { workspace: call.who.workspace.clone(), model, start, end, group_by, resolution })
+    Ok(UsageQuestion {
+        workspace: call.who.workspace.clone(),
+        model,
+        start,
+        end,
+        group_by,
+        resolution,
+    })
 }
 
 fn few(answer: Option<ModelUsage>) -> Result<Reply<ModelUsage>, Error> {

@@ -7,7 +7,7 @@ use crate::http::query::{AgeSort, ListQuery, Sort};
 use crate::http::reply::Reply;
 use auth::Member;
 use control::engine::{self, Among, Listing, Page};
-use control::schedule_executions::{self as executions, Asked};
+use control::schedule_executions::{self as executions, FiringQuery};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
@@ -161,7 +161,7 @@ pub(crate) async fn all_executions(
 ) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
     let (context, query) = (call.context(), call.query.clone());
     let (limit, cursor, q) = (query.limit, query.cursor, query.q);
-    let asked = Asked {
+    let asked = FiringQuery {
         list: ListQuery { limit, cursor, q, ..ListQuery::default() },
         sort: query.sort,
         status: query.status,

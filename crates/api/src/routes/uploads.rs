@@ -11,7 +11,7 @@ use axum::body::BodyDataStream;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use control::builds::{self, Asked, Source};
+use control::builds::{self, Source, UploadAddress};
 use control::idempotency::{self, JsonAnswer};
 use futures_util::StreamExt;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -32,10 +32,10 @@ const PASS_OVER_MAX: Duration = Duration::from_secs(2);
 /// upload address in a header.
 pub(crate) async fn asked<T, Q: Query, B: Input>(
     call: &Call<Member, Q, B>,
-    ask: impl FnMut(&mut Tx<'_>) -> Result<Asked, control::Error> + Send + 'static,
+    ask: impl FnMut(&mut Tx<'_>) -> Result<UploadAddress, control::Error> + Send + 'static,
 ) -> Result<Reply<T>, Error> {
     let answer = idempotency::once(&call.app.store, call.key.clone(), ask).await?;
-    let asked: Asked = idempotency::kept_answer(&answer.body)?;
+    let asked: UploadAddress = idempotency::kept_answer(&answer.body)?;
     let body = JsonAnswer { body: Bytes::from(asked.object), replayed: answer.replayed };
     let mut reply = Reply::from(body);
     if let Ok(version) = HeaderValue::from_str(&format!("\"{}\"", asked.version)) {

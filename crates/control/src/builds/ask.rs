@@ -27,7 +27,7 @@ pub const UPLOADS_PATH: &str = "/v0/uploads";
 /// The answer to a request for an upload: the object as JSON, and the address for its sources. It
 /// is kept as a whole under the idempotency key.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Asked {
+pub struct UploadAddress {
     pub object: String,
     pub url: String,
     /// The object's version.
@@ -35,7 +35,11 @@ pub struct Asked {
 }
 
 /// Creates an object that waits for its image.
-pub fn create<K: Buildable>(context: &Context, tx: &mut Tx<'_>, wish: K) -> Result<Asked, Error> {
+pub fn create<K: Buildable>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: K,
+) -> Result<UploadAddress, Error> {
     require_builder(context)?;
     let name = wish.name().to_owned();
     if is_gone::<K>(context, tx, &name)? {
@@ -54,7 +58,7 @@ pub fn replace<K: Buildable>(
     tx: &mut Tx<'_>,
     name: &str,
     wish: K,
-) -> Result<Asked, Error> {
+) -> Result<UploadAddress, Error> {
     require_builder(context)?;
     if wish.name() == name && is_gone::<K>(context, tx, name)? {
         return create(context, tx, wish);
@@ -74,7 +78,7 @@ pub fn image(
     context: &Context,
     tx: &mut Tx<'_>,
     request: &CreateImageRequest,
-) -> Result<Asked, Error> {
+) -> Result<UploadAddress, Error> {
     require_builder(context)?;
     let parents = [request.resource_type.clone()];
     if Held::<Image>::find(context, tx, &parents, &request.name)?.is_none() {
@@ -99,7 +103,7 @@ pub fn image(
         name: Some(request.name.clone()),
         resource_type: Some(request.resource_type.clone()),
     };
-    Ok(Asked { object: json::text(&answer), url, version: held.row.version })
+    Ok(UploadAddress { object: json::text(&answer), url, version: held.row.version })
 }
 
 fn require_builder(context: &Context) -> Result<(), Error> {
@@ -113,14 +117,14 @@ fn ask<K: Buildable>(
     context: &Context,
     tx: &mut Tx<'_>,
     mut pending: Pending<K>,
-) -> Result<Asked, Error> {
+) -> Result<UploadAddress, Error> {
     let repository = format!("{}/{}", K::REPOSITORY, pending.held.row.name);
     let wish = (pending.wish.clone(), pending.seal_key.clone());
     let (held, url) = await_upload(context, tx, pending.held, repository, Some(wish))?;
     let version = held.row.version;
     pending.held = held;
     let object = json::text(&pending.present(context, tx)?);
-    Ok(Asked { object, url, version })
+    Ok(UploadAddress { object, url, version })
 }
 
 /// Begins to wait for an upload for an object. This ends an earlier wait, or a build that is not

@@ -22,7 +22,7 @@ pub(crate) mod shared;
 mod upload;
 
 pub(crate) use ask::await_upload;
-pub use ask::{Asked, UPLOADS_PATH, create, image, replace};
+pub use ask::{UPLOADS_PATH, UploadAddress, create, image, replace};
 pub use buildable::Buildable;
 pub(crate) use dispatch::run;
 pub use settings::Settings;

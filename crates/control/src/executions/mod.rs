@@ -34,7 +34,7 @@ const EXECUTION_ID: &str = "BL_EXECUTION_ID";
 
 /// A request to a job.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct ExecutionRequest {
     /// The arguments of each task.
     pub tasks: Vec<Free>,
     /// A name chosen by the caller.
@@ -58,7 +58,7 @@ pub fn start(
     context: &Context,
     tx: &mut Tx<'_>,
     job: &Held<Job>,
-    asked: &Asked,
+    asked: &ExecutionRequest,
 ) -> Result<Execution, Error> {
     if !job.wish.enabled() {
         return Err(Unfit::JobDisabled.into());
@@ -116,7 +116,7 @@ fn plan(
     context: &Context,
     wish: &Job,
     (id, access): (&ResourceId, &Access),
-    (name, asked): (&str, &Asked),
+    (name, asked): (&str, &ExecutionRequest),
 ) -> Result<Plan, Error> {
     let runtime = runtime(wish);
     let whole = |number: i64| engine::whole(id, number);

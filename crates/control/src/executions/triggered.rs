@@ -1,6 +1,6 @@
 //! Kinds with triggers: what starts them other than requests at their own addresses.
 
-use super::{Asked, calls};
+use super::{ExecutionRequest, calls};
 use crate::context::Context;
 use crate::engine::{Held, Managed, opened};
 use crate::error::{Conflict, Error};
@@ -65,7 +65,11 @@ impl Triggered for Job {
         trigger: Option<&Trigger>,
         name: String,
     ) -> Result<(), Error> {
-        let asked = Asked { name: Some(name), tasks: tasks(trigger), ..Asked::default() };
+        let asked = ExecutionRequest {
+            name: Some(name),
+            tasks: tasks(trigger),
+            ..ExecutionRequest::default()
+        };
         super::start(context, tx, held, &asked).map(drop)
     }
 }

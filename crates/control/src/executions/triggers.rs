@@ -1,6 +1,6 @@
 //! Triggers that requests fire: which one answers at an address, and what it starts.
 
-use super::Asked;
+use super::ExecutionRequest;
 use super::calls::{self, BUSY_S};
 use super::triggered::{Triggered, triggers_of};
 use crate::context::Context;
@@ -140,12 +140,12 @@ pub fn begin(
         holder.trigger.chars().take(40).collect::<String>(),
         context.world().random_text(12)
     );
-    let wanted = Asked {
+    let wanted = ExecutionRequest {
         name: Some(name),
         tasks: vec![arguments],
         timeout_s: set.timeout,
         caller,
-        ..Asked::default()
+        ..ExecutionRequest::default()
     };
     let begun = super::start(context, tx, &job, &wanted)?;
     if let Some(url) = set.callback().filter(|_| trigger.kind == Some(TriggerType::HttpAsync)) {

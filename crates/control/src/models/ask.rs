@@ -23,7 +23,7 @@ pub async fn list(context: &Context, connection: &str) -> Result<Arc<Vec<ListedM
         Ok::<_, Error>(((held.row.id, held.row.version), provider))
     };
     let (key, provider) = control.store.read(work).await?;
-    let asked = &control.models.asked;
+    let asked = &control.models.listed;
     if let Some(kept) = asked.kept(&key, control.world.now()) {
         return Ok(kept);
     }

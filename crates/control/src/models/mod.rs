@@ -10,8 +10,8 @@
 pub(crate) mod access;
 pub(crate) mod access_tokens;
 mod ask;
-mod asked;
 pub mod ledger;
+mod listed;
 mod log;
 pub(crate) mod route;
 pub mod usage;
@@ -24,14 +24,14 @@ use crate::settings::Models;
 /// What only this run of the program knows about models.
 pub(crate) struct Shared {
     pub(crate) access: access_tokens::AccessTokens,
-    asked: asked::Asked,
+    listed: listed::Listed,
 }
 
 impl Shared {
     pub(crate) fn new(settings: &Models) -> Self {
         Self {
             access: access_tokens::AccessTokens::new(settings),
-            asked: asked::Asked::new(settings),
+            listed: listed::Listed::new(settings),
         }
     }
 }

@@ -14,7 +14,7 @@ const DAY_HOURS: i64 = 24;
 
 /// A question about usage. Hours that lie only partly in the window count as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct UsageQuestion {
     pub workspace: WorkspaceId,
     /// Only usage of this model.
     pub model: Option<String>,
@@ -26,7 +26,7 @@ pub struct Asked {
 }
 
 /// Returns the usage, or `None` if it has more than [`ROWS_MAX`] rows.
-pub fn answer(tx: &mut Tx<'_>, asked: &Asked) -> Result<Option<ModelUsage>, Error> {
+pub fn answer(tx: &mut Tx<'_>, asked: &UsageQuestion) -> Result<Option<ModelUsage>, Error> {
     let first = asked.start.ms().div_euclid(HOUR_MS);
     let end = asked.end.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS);
     let question = Question {

@@ -3,7 +3,7 @@
 use super::rows;
 use crate::control::Control;
 use crate::error::Error;
-use crate::executions::{self, Asked};
+use crate::executions::{self, ExecutionRequest};
 use ::jobs::runners::{NoClient, Progress, Runners, Settings, StartError, Starter};
 use std::sync::Arc;
 use store::Tx;
@@ -33,8 +33,12 @@ impl Starter for Executions {
             rows::context(&self.0, tx, &held.row.workspace).map_err(refused)?.ok_or_else(gone)?;
         let env =
             variables.iter().map(|(name, value)| ((*name).to_owned(), value.0.clone())).collect();
-        let asked =
-            Asked { tasks: vec![Free::default()], env, retries: Some(0), ..Asked::default() };
+        let asked = ExecutionRequest {
+            tasks: vec![Free::default()],
+            env,
+            retries: Some(0),
+            ..ExecutionRequest::default()
+        };
         Ok(executions::start(&context, tx, &held, &asked).map_err(refused)?.id)
     }
 

@@ -18,7 +18,7 @@ const PATH: &str = "/drives/mount";
 
 /// A request about drives.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum DriveRequest {
     List,
     Mount,
     Unmount {
@@ -31,7 +31,7 @@ pub(crate) enum Asked {
     Nothing(&'static str),
 }
 
-impl Asked {
+impl DriveRequest {
     /// `None` means the request is about something else.
     pub(crate) fn read(method: &Method, path: &str) -> Option<Self> {
         let rest =
@@ -51,7 +51,7 @@ impl Asked {
     }
 }
 
-impl Answered for Asked {
+impl Answered for DriveRequest {
     type By = dyn Drives;
     const BODY_BYTES_MAX: usize = ORDER_BYTES_MAX;
 
@@ -59,7 +59,7 @@ impl Answered for Asked {
         matches!(self, Self::Mount | Self::Unmount { .. })
     }
 
-    /// `order` is the body of an [`Asked::Mount`].
+    /// `order` is the body of an [`DriveRequest::Mount`].
     async fn answer(
         self,
         drives: &dyn Drives,
@@ -116,21 +116,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(method: &Method, path: &str) -> Option<Asked> {
-        Asked::read(method, path)
+    fn read(method: &Method, path: &str) -> Option<DriveRequest> {
+        DriveRequest::read(method, path)
     }
 
     #[test]
     fn only_mounts_of_drives_are_answered_here() {
-        assert_eq!(read(&Method::GET, "/drives/mount"), Some(Asked::List));
-        assert_eq!(read(&Method::POST, "/drives/mount"), Some(Asked::Mount));
-        assert_eq!(read(&Method::PUT, "/drives/mount"), Some(Asked::Nothing("GET, POST")));
-        assert_eq!(read(&Method::GET, "/drives/mount/mnt"), Some(Asked::Nothing("DELETE")));
+        assert_eq!(read(&Method::GET, "/drives/mount"), Some(DriveRequest::List));
+        assert_eq!(read(&Method::POST, "/drives/mount"), Some(DriveRequest::Mount));
+        assert_eq!(read(&Method::PUT, "/drives/mount"), Some(DriveRequest::Nothing("GET, POST")));
+        assert_eq!(read(&Method::GET, "/drives/mount/mnt"), Some(DriveRequest::Nothing("DELETE")));
         for path in
             ["/drives/mount/mnt/data", "/drives/mount//mnt/data/", "/drives/mount/%2Fmnt%2Fdata"]
         {
             let place = "/mnt/data".to_owned();
-            assert_eq!(read(&Method::DELETE, path), Some(Asked::Unmount { place }), "{path}");
+            assert_eq!(
+                read(&Method::DELETE, path),
+                Some(DriveRequest::Unmount { place }),
+                "{path}"
+            );
         }
         for path in ["/drives", "/drives/mounts", "/process", "/drives/mount2/x"] {
             assert_eq!(read(&Method::GET, path), None, "{path}");
@@ -141,7 +145,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_path_is_trouble(path in "(/drives/mount)?[/%.a-zA-Z0-9]{0,20}") {
-            if let Some(Asked::Unmount { place }) = read(&Method::DELETE, &path) {
+            if let Some(DriveRequest::Unmount { place }) = read(&Method::DELETE, &path) {
                 prop_assert!(place.is_empty() || place.starts_with('/'));
                 prop_assert!(!place.contains("//") && !place.ends_with('/'));
             }

@@ -14,7 +14,7 @@ use types::tunnel::{NotATunnel, TunnelRefusal};
 const CONFIG_BYTES_MAX: usize = 128 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum TunnelRequest {
     Set,
     Remove,
 }
@@ -24,7 +24,7 @@ struct Order {
     config: String,
 }
 
-impl Asked {
+impl TunnelRequest {
     /// `None` means the request is about something else.
     pub(crate) fn read(method: &Method, path: &str) -> Option<Self> {
         match (method, path.strip_suffix('/').unwrap_or(path)) {
@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-impl Answered for Asked {
+impl Answered for TunnelRequest {
     type By = dyn Tunnels;
     const BODY_BYTES_MAX: usize = CONFIG_BYTES_MAX;
 
@@ -43,7 +43,7 @@ impl Answered for Asked {
         true
     }
 
-    /// `body` is that of an [`Asked::Set`].
+    /// `body` is that of an [`TunnelRequest::Set`].
     async fn answer(
         self,
         tunnels: &dyn Tunnels,
@@ -92,15 +92,21 @@ mod tests {
 
     #[test]
     fn only_tunnels_are_answered_here() {
-        assert_eq!(Asked::read(&Method::PUT, "/network/tunnel/config"), Some(Asked::Set));
-        assert_eq!(Asked::read(&Method::DELETE, "/network/tunnel/"), Some(Asked::Remove));
+        assert_eq!(
+            TunnelRequest::read(&Method::PUT, "/network/tunnel/config"),
+            Some(TunnelRequest::Set)
+        );
+        assert_eq!(
+            TunnelRequest::read(&Method::DELETE, "/network/tunnel/"),
+            Some(TunnelRequest::Remove)
+        );
         for (method, path) in [
             (Method::GET, "/network/tunnel"),
             (Method::DELETE, "/network/tunnel/config"),
             (Method::PUT, "/network/tunnel"),
             (Method::PUT, "/network/tunnels/config"),
         ] {
-            assert_eq!(Asked::read(&method, path), None, "{method} {path}");
+            assert_eq!(TunnelRequest::read(&method, path), None, "{method} {path}");
         }
     }
 
@@ -124,7 +130,11 @@ mod tests {
         }
     }
 
-    async fn asked(asked: Asked, body: &str, refusal: Option<TunnelRefusal>) -> (u16, usize) {
+    async fn asked(
+        asked: TunnelRequest,
+        body: &str,
+        refusal: Option<TunnelRefusal>,
+    ) -> (u16, usize) {
         let told = Told(Mutex::new(refusal), Mutex::default());
         let id = ResourceId::known("res_ab3k9");
         let response = asked.answer(&told, &id, body.as_bytes()).await;
@@ -135,21 +145,24 @@ mod tests {
     #[tokio::test]
     async fn each_refusal_has_its_status() {
         let body = r#"{"config": "e30="}"#;
-        assert_eq!(asked(Asked::Set, body, None).await, (200, 1));
-        assert_eq!(asked(Asked::Set, r#"{"config": 1}"#, None).await, (400, 0));
-        assert_eq!(asked(Asked::Remove, "", None).await, (200, 0));
-        assert_eq!(asked(Asked::Remove, "", Some(TunnelRefusal::Missing)).await, (400, 0));
+        assert_eq!(asked(TunnelRequest::Set, body, None).await, (200, 1));
+        assert_eq!(asked(TunnelRequest::Set, r#"{"config": 1}"#, None).await, (400, 0));
+        assert_eq!(asked(TunnelRequest::Remove, "", None).await, (200, 0));
+        assert_eq!(asked(TunnelRequest::Remove, "", Some(TunnelRefusal::Missing)).await, (400, 0));
         let invalid = TunnelRefusal::Settings(NotATunnel::Invalid("x".into()));
-        assert_eq!(asked(Asked::Set, body, Some(invalid)).await, (422, 1));
-        assert_eq!(asked(Asked::Set, body, Some(TunnelRefusal::Rules("x".into()))).await, (409, 1));
+        assert_eq!(asked(TunnelRequest::Set, body, Some(invalid)).await, (422, 1));
+        assert_eq!(
+            asked(TunnelRequest::Set, body, Some(TunnelRefusal::Rules("x".into()))).await,
+            (409, 1)
+        );
         let failed = TunnelRefusal::Failed("x".into());
-        assert_eq!(asked(Asked::Set, body, Some(failed)).await, (500, 1));
+        assert_eq!(asked(TunnelRequest::Set, body, Some(failed)).await, (500, 1));
     }
 
     proptest! {
         #[test]
         fn no_path_is_trouble(path in "(/network/tunnel)?[/%.a-zA-Z0-9]{0,20}") {
-            if Asked::read(&Method::PUT, &path).is_some() {
+            if TunnelRequest::read(&Method::PUT, &path).is_some() {
                 prop_assert!(path.starts_with("/network/tunnel/config"));
             }
         }

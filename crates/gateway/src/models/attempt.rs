@@ -3,7 +3,6 @@
 use super::ModelProblem;
 use super::Room;
 use super::account::Account;
-use super::asked::Asked;
 use super::breaker::Admission;
 use super::call::Call;
 use super::failed::{self, Counted, Failed};
@@ -11,8 +10,9 @@ use super::failure;
 use super::hooks::Stopped;
 use super::plan::Reached;
 use super::prepared::Prepared;
+use super::request::ModelRequest;
 use super::served::Served;
-use super::settings::Patience;
+use super::settings::AnswerTimeouts;
 use super::upstream::{Answer, Broken, is_redirect};
 use crate::problem::Problem;
 use ::models::dialect::Dialect;
@@ -203,7 +203,7 @@ impl Call<'_> {
     }
 
     /// Runs the hooks of models that are asked in place of the original one.
-    async fn looked_at_by(&self, reached: &Reached) -> Result<Option<Asked>, Stopped> {
+    async fn looked_at_by(&self, reached: &Reached) -> Result<Option<ModelRequest>, Stopped> {
         let when = ModelHookTime::Before;
         let others: Vec<_> =
             self.all_of(reached).skip(1).filter(|model| model.hooks.any(when)).collect();
@@ -215,7 +215,7 @@ impl Call<'_> {
         for model in others {
             body = model.hooks.look(when, body, self.hooks_ask()).await?;
         }
-        let read = Asked::read(&self.sent.path, body);
+        let read = ModelRequest::read(&self.sent.path, body);
         read.map(Some).map_err(|bad| Stopped::Failed { number: 0, why: bad.to_string() })
     }
 
@@ -225,7 +225,7 @@ impl Call<'_> {
         &self,
         model: &Arc<Served>,
         prepared: &Prepared,
-        patience: Patience,
+        patience: AnswerTimeouts,
         account: &mut Account,
     ) -> Result<(http::response::Parts, Answer, Option<Bytes>), NoAnswer> {
         let broken = |broken| NoAnswer {
@@ -284,7 +284,7 @@ impl Call<'_> {
         &self,
         reached: &Reached,
         prepared: &Prepared,
-        asked: &Asked,
+        asked: &ModelRequest,
     ) -> Result<Account, ModelProblem> {
         let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
         let provider = reached.model.route.provider.as_ref().ok_or(ModelProblem::NoProvider)?;
@@ -358,14 +358,14 @@ impl Call<'_> {
 
     /// Reserves memory for parsing a body into values, which a translation or the opening of proofs
     /// of thoughts needs.
-    fn room_for_values(&self, provider: &Provider, asked: &Asked) -> Result<Room, Refused> {
+    fn room_for_values(&self, provider: &Provider, asked: &ModelRequest) -> Result<Room, Refused> {
         let reads = matches!(provider.native(asked.operation), Way::Translates(_))
             || (asked.is_chat() && has_proofs(&asked.body));
         let json: &[u8] = if reads { &asked.body } else { &[] };
         Room::of_values(&self.models.bodies, &self.served.route.workspace_name, json)
     }
 
-    fn most(&self, asked: &Asked, price: Option<&Price>) -> Most {
+    fn most(&self, asked: &ModelRequest, price: Option<&Price>) -> Most {
         if !self.is_counted() || !self.costs() {
             return Most { input: 0, output: 0, cost: 0, is_open: false };
         }

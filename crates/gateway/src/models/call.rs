@@ -3,13 +3,13 @@
 use super::Room;
 use super::account::{Account, AskedBody};
 use super::answer_head::{CACHE, dress, response};
-use super::asked::{Asked, BadBody, point, word};
 use super::cache::{self, Cached, Key};
-use super::door::{self, Shown};
+use super::caller::{self, Shown};
 use super::failed::{Counted, Failed};
 use super::hooks::{HooksAsk, Stopped};
 use super::plan::{Plan, mix};
 use super::prepared::Sent;
+use super::request::{BadBody, ModelRequest, point, word};
 use super::served::Served;
 use super::{ModelProblem, Models, Pieces, dialect_of};
 use crate::address::{Address, Endpoint};
@@ -61,7 +61,7 @@ pub(crate) struct Call<'c> {
     pub(crate) models: &'c Arc<Models>,
     pub(crate) served: &'c Arc<Served>,
     pub(crate) caller: &'c Caller,
-    pub(crate) asked: Asked,
+    pub(crate) asked: ModelRequest,
     pub(crate) sent: Sent,
     pub(crate) began: Instant,
     pub(crate) end_user: Option<String>,
@@ -116,7 +116,7 @@ impl Inner {
         };
         let shown = Shown::of(&head);
         let place = (workspace.as_str(), name.as_str());
-        let (caller, served) = door::admit(&self.context, shown.as_ref(), place).await?;
+        let (caller, served) = caller::admit(&self.context, shown.as_ref(), place).await?;
         if let Some(why) = &served.route.off {
             return Err(Problem::Unavailable { kind: KindName::Model, why: why.clone() });
         }
@@ -216,7 +216,7 @@ impl Inner {
         if needs_post && !is_post {
             return Err(ModelProblem::Method.into());
         }
-        let asked = Asked::read(rest, body).map_err(ModelProblem::from)?;
+        let asked = ModelRequest::read(rest, body).map_err(ModelProblem::from)?;
         if caller.models.is_some() && asked.operation == Operation::Other {
             return Err(Refused::Forbidden { why: KEY_FOR_ANSWERS.into() }.into());
         }
@@ -274,11 +274,11 @@ impl Call<'_> {
     }
 
     /// Runs the hooks of the model that was asked for.
-    async fn looked_at(&self) -> Result<Asked, ModelProblem> {
+    async fn looked_at(&self) -> Result<ModelRequest, ModelProblem> {
         self.must_be_open()?;
         let body = self.asked.body.clone();
         let body = self.served.hooks.look(ModelHookTime::Before, body, self.hooks_ask()).await?;
-        Ok(Asked::read(&self.sent.path, body)?)
+        Ok(ModelRequest::read(&self.sent.path, body)?)
     }
 
     /// Asks one model after the other, until one answers.

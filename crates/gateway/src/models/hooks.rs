@@ -3,7 +3,7 @@
 
 use super::Room;
 use super::patterns::{TooSlow, boundary_before, compiled, find, is_json, masked, says_twice};
-use super::settings::Patience;
+use super::settings::AnswerTimeouts;
 use super::texts::{Unseen, rewritten};
 use super::turns::Turns;
 use super::upstream::{Outgoing, Pieces, SharedClient, Uncollected};
@@ -373,7 +373,7 @@ impl Hook {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Pieces::from(body.clone());
         let request = Outgoing { method: Method::POST, uri: uri.clone(), headers, body };
-        let patience = Patience { first: time, between: time, total: time };
+        let patience = AnswerTimeouts { first: time, between: time, total: time };
         let answer = client.ask(request, owner, patience).await;
         let mut answer = answer.map_err(|error| self.failed(error.to_string()))?;
         let status = answer.status();

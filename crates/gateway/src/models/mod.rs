@@ -1,8 +1,8 @@
 //! Requests for models, which are answered by a provider on the internet and not by an instance.
 //!
 //! ```text
-//! door      who may: takes a key from whatever slot the client of a provider puts it into
-//! asked     what is asked for: the body, read whole and parsed once
+//! caller    who may: takes a key from whatever slot the client of a provider puts it into
+//! request   what is asked for: the body, read whole and parsed once
 //! hooks     checks on requests and answers that users configure
 //! patterns  searches for the patterns of users, within a time limit; `texts` in what
 //! cache     answers that are given again
@@ -24,14 +24,13 @@
 mod account;
 mod answer;
 mod answer_head;
-mod asked;
 mod attempt;
 mod breaker;
 mod cache;
 mod call;
+mod caller;
 mod collected;
 mod decode;
-mod door;
 mod entry;
 mod failed;
 mod failure;
@@ -44,6 +43,7 @@ mod plan;
 mod prepared;
 mod problem;
 mod redact;
+mod request;
 mod room;
 mod served;
 mod settings;
@@ -53,7 +53,7 @@ mod upstream;
 mod without_usage;
 
 pub(crate) use answer::ModelBody;
-pub(crate) use door::{Shown, admit};
+pub(crate) use caller::{Shown, admit};
 pub(crate) use hooks::Stopped;
 pub use outside::OutsideError;
 pub(crate) use problem::{ModelProblem, dialect_of, fault};

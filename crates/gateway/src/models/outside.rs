@@ -1,7 +1,7 @@
 //! Requests that the management side makes to services on the internet, over the same guarded
 //! connections.
 
-use super::settings::Patience;
+use super::settings::AnswerTimeouts;
 use super::upstream::{Broken, Outgoing, Pieces, Uncollected};
 use super::{Models, Room};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
@@ -47,7 +47,7 @@ impl Models {
             headers.append(name, value);
         }
         let body = Pieces::from(bytes::Bytes::from(request.body.0.clone()));
-        let patience = Patience { first: TIME, between: TIME, total: TIME };
+        let patience = AnswerTimeouts { first: TIME, between: TIME, total: TIME };
         let outgoing = Outgoing { method, uri, headers, body };
         let mut response = self.client.ask(outgoing, workspace.as_str(), patience).await?;
         let max = self.settings.answer_max;

@@ -1,9 +1,9 @@
 //! A request as one model's provider gets it.
 
-use super::asked::{Asked, BadBody};
+use super::request::{BadBody, ModelRequest};
 use super::served::Served;
 use super::upstream::{Outgoing, Pieces};
-use super::{ModelProblem, door};
+use super::{ModelProblem, caller};
 use crate::query;
 use ::models::dialect::{Dialect, Unreadable};
 use ::models::embeddings::{EmbeddingsTranslation, translate_request};
@@ -77,7 +77,7 @@ impl Translated {
 impl Sent {
     /// Leaves out the parameters that only this edge reads.
     pub(crate) fn new(method: Method, headers: HeaderMap, path: &str, query: Option<&str>) -> Self {
-        let query = query.map(|query| query::without(query, door::is_key).into_owned());
+        let query = query.map(|query| query::without(query, caller::is_key).into_owned());
         let query = query.filter(|query| !query.is_empty());
         Self { method, headers, path: path.to_owned(), query }
     }
@@ -87,7 +87,7 @@ impl Sent {
     fn target(
         &self,
         provider: &Provider,
-        asked: &Asked,
+        asked: &ModelRequest,
         spoken: Option<Dialect>,
         (model, is_replaced): (&str, bool),
     ) -> Result<Target, ModelProblem> {
@@ -115,7 +115,7 @@ impl Prepared {
     pub(crate) fn new(
         served: &Served,
         provider: &Provider,
-        asked: &Asked,
+        asked: &ModelRequest,
         sent: &Sent,
         now: Timestamp,
     ) -> Result<Self, ModelProblem> {
@@ -160,17 +160,17 @@ impl Prepared {
     }
 }
 
-fn value_of(asked: &Asked) -> Result<Value, ModelProblem> {
+fn value_of(asked: &ModelRequest) -> Result<Value, ModelProblem> {
     serde_json::from_slice(&asked.body).map_err(|error| BadBody::NotJson(error).into())
 }
 
 /// Prepares a request in its provider's own dialect. Proofs of thoughts that this provider made get
 /// their original form back; those of other providers are taken out, because it would refuse them.
 fn opened<'a>(
-    asked: &'a Asked,
+    asked: &'a ModelRequest,
     own: Option<Dialect>,
     left_out: &mut Vec<String>,
-) -> Result<Cow<'a, Asked>, ModelProblem> {
+) -> Result<Cow<'a, ModelRequest>, ModelProblem> {
     let Some(own) = own.filter(|_| asked.is_chat() && has_proofs(&asked.body)) else {
         return Ok(Cow::Borrowed(asked));
     };
@@ -181,7 +181,7 @@ fn opened<'a>(
 
 fn translated(
     (from, to): (Dialect, Dialect),
-    asked: &Asked,
+    asked: &ModelRequest,
     named: Named<'_>,
     now: Timestamp,
 ) -> Result<(Translated, Vec<u8>), ModelProblem> {

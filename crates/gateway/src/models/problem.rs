@@ -1,8 +1,8 @@
 //! The edge's own errors for requests for models: whose fault it is, and what to do.
 
-use super::asked::BadBody;
 use super::decode::BadCoding;
 use super::hooks::Stopped;
+use super::request::BadBody;
 use super::upstream::Broken;
 use ::models::chat::Fault;
 use ::models::dialect::{Dialect, Unreadable, Unsayable};

@@ -88,7 +88,7 @@ pub struct ModelSettings {
 
 /// How long a provider may take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct AnswerTimeouts {
     /// Until the head of its answer.
     pub(crate) first: Duration,
     /// Between two pieces of it.
@@ -104,10 +104,10 @@ impl ModelSettings {
         Ok(self)
     }
 
-    pub(crate) fn patience(&self, routing: &ModelRouting) -> Patience {
+    pub(crate) fn patience(&self, routing: &ModelRouting) -> AnswerTimeouts {
         let asked =
             |ms: Option<i64>| ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
-        Patience {
+        AnswerTimeouts {
             first: asked(routing.first_token_timeout_ms).unwrap_or(self.first_timeout),
             between: asked(routing.token_timeout_ms).unwrap_or(self.between_timeout),
             total: self.time,

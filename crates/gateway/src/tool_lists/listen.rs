@@ -1,9 +1,9 @@
 //! Copies the answer of a server that is awake, on its way to the caller who asked.
 
-use super::asked::Asked;
 use super::form::Form;
 use super::lists::{Kept, Outdated};
 use super::message::{only_message, result_of};
+use super::request::ListRequest;
 use crate::headers;
 use crate::traffic::Traffic;
 use admission::{Permit, Pool};
@@ -27,7 +27,7 @@ pub(crate) struct Place {
 pub(crate) struct Listen {
     place: Place,
     revision: String,
-    asked: Asked,
+    asked: ListRequest,
     outdated: Outdated,
     form: Form,
     names_session: bool,
@@ -41,7 +41,7 @@ impl Listen {
         response: &Response<B>,
         place: Place,
         revision: &str,
-        (asked, outdated): (Asked, Outdated),
+        (asked, outdated): (ListRequest, Outdated),
     ) -> Option<Self> {
         let headers = response.headers();
         let form = Form::of(headers)?;

@@ -1,7 +1,7 @@
 //! The latest answers to `tools/list` of the servers of one workload.
 
-use super::asked::{Asked, Key};
 use super::form::Form;
+use super::request::{Key, ListRequest};
 use crate::headers;
 use crate::sessions::SessionId;
 use admission::{Permit, Pool};
@@ -45,7 +45,7 @@ pub(super) struct Kept {
 
 impl Lists {
     /// Returns the answer to a question that a server of this revision has answered before.
-    pub(crate) fn find(&self, revision: &str, asked: &Asked) -> Option<Response<String>> {
+    pub(crate) fn find(&self, revision: &str, asked: &ListRequest) -> Option<Response<String>> {
         let key = asked.key(revision);
         let mut inner = self.0.lock();
         let kept = inner.kept.get(&key)?;
@@ -74,7 +74,7 @@ impl Lists {
 
     /// Must be called before the question is sent. What the result says once the answer is there
     /// decides whether it is kept.
-    pub(crate) fn ask(&self, asked: &Asked) -> Outdated {
+    pub(crate) fn ask(&self, asked: &ListRequest) -> Outdated {
         let Some(session) = asked.session else { return Outdated::default() };
         let mut inner = self.0.lock();
         if let Some(outdated) = inner.asked.get(&session).and_then(Weak::upgrade) {

@@ -10,7 +10,7 @@ pub(crate) use errors::{Broken, Uncollected};
 pub(crate) use pieces::Pieces;
 
 use super::room::Room;
-use super::settings::{ModelSettings, Patience};
+use super::settings::{AnswerTimeouts, ModelSettings};
 use crate::wire::Reusable as _;
 use admission::FrameLimited;
 use bytes::Bytes;
@@ -73,7 +73,7 @@ pub(crate) struct Answer {
     owner: String,
     spares: Spares,
     timer: Pin<Box<Sleep>>,
-    patience: Patience,
+    patience: AnswerTimeouts,
     until: Instant,
     last: Instant,
     /// The silence that is tolerated now: the first piece may take longer than the others.
@@ -105,7 +105,7 @@ impl Client {
         &self,
         request: Outgoing,
         owner: &str,
-        patience: Patience,
+        patience: AnswerTimeouts,
     ) -> Result<Response<Answer>, Broken> {
         let began = Instant::now();
         let until = began + patience.total;

@@ -32,7 +32,7 @@ struct Question {
 
 /// A request for the list of tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ListRequest {
     pub(super) id: Id,
     pub(super) session: Option<SessionId>,
     pub(super) session_name: Option<HeaderValue>,
@@ -40,7 +40,7 @@ pub(crate) struct Asked {
     pub(super) digest: [u8; 32],
 }
 
-impl Asked {
+impl ListRequest {
     /// `None` means the request asks for something else. `request` is as the server gets it.
     pub(crate) fn of<B>(
         request: &Request<B>,

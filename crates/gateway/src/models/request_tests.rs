@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
 
-fn asked(body: &str) -> Asked {
-    Asked::read(CHAT, Bytes::copy_from_slice(body.as_bytes())).unwrap()
+fn asked(body: &str) -> ModelRequest {
+    ModelRequest::read(CHAT, Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
 
 fn sent(body: &str, model: Option<&str>, usage: bool) -> String {
@@ -28,7 +28,7 @@ fn answers_that_cannot_be_counted_are_as_many_as_there_may_be() {
     let path = "/v1beta/models/g:generateContent";
     let choices = |config: &str| {
         let body = format!("{{\"generationConfig\":{config}}}");
-        Asked::read(path, Bytes::from(body)).unwrap().choices
+        ModelRequest::read(path, Bytes::from(body)).unwrap().choices
     };
     assert_eq!((choices("{}"), choices("null")), (1, 1));
     assert_eq!(choices(r#"{"candidateCount":3}"#), 3);
@@ -67,7 +67,7 @@ fn what_is_counted_by_is_read_in_every_dialect() {
     assert_eq!((openai.max_output, openai.choices), (Some(7), 2));
     assert_eq!(openai.end_user.as_deref(), Some("u"));
     let in_words_of = |path: &str, body: &str| {
-        Asked::read(path, Bytes::copy_from_slice(body.as_bytes())).unwrap()
+        ModelRequest::read(path, Bytes::copy_from_slice(body.as_bytes())).unwrap()
     };
     let body = r#"{"max_tokens":5,"max_completion_tokens":1,"metadata":{"user_id":"a","tag":"t"}}"#;
     let anthropic = in_words_of("/v1/messages", body);
@@ -87,9 +87,12 @@ fn what_is_counted_by_is_read_in_every_dialect() {
 #[test]
 fn what_could_be_read_in_two_ways_is_refused() {
     for body in ["", "{", "[]", "7", "{\"model\":\"a\",\"model\":\"b\"}", "{\"model\":1}"] {
-        assert!(Asked::read(CHAT, Bytes::copy_from_slice(body.as_bytes())).is_err(), "{body}");
+        assert!(
+            ModelRequest::read(CHAT, Bytes::copy_from_slice(body.as_bytes())).is_err(),
+            "{body}"
+        );
     }
-    assert!(Asked::read("/v1/files", Bytes::from_static(b"\x00\x01")).is_ok());
+    assert!(ModelRequest::read("/v1/files", Bytes::from_static(b"\x00\x01")).is_ok());
 }
 
 #[test]
@@ -110,21 +113,21 @@ fn numbers_are_read_however_servers_take_them() {
     assert_eq!(asked(r#"{"user":123}"#).end_user.as_deref(), Some("123"));
     assert_eq!(asked(r#"{"user":[1],"metadata":{"user_id":"a"}}"#).end_user.as_deref(), Some("a"));
     let embeddings = Bytes::from_static(br#"{"input":"a","user":7}"#);
-    let embeddings = Asked::read("/v1/embeddings", embeddings).unwrap();
+    let embeddings = ModelRequest::read("/v1/embeddings", embeddings).unwrap();
     assert_eq!(embeddings.end_user.as_deref(), Some("7"));
 }
 
 #[test]
 fn what_is_refused_says_why() {
     let refused = |body: &'static str| {
-        Asked::read(CHAT, Bytes::from_static(body.as_bytes())).unwrap_err().to_string()
+        ModelRequest::read(CHAT, Bytes::from_static(body.as_bytes())).unwrap_err().to_string()
     };
     assert_eq!(refused(r#"{"stream":"true"}"#), "`stream` must be true or false");
     assert_eq!(refused(r#"{"background":1}"#), "`background` must be true or false");
     assert!(refused(r#"{"n":1,"n":2}"#).contains("duplicate field `n`"));
     assert!(refused(r#"{"n":1"#).starts_with("the body is not JSON"));
     let other = Bytes::from_static(br#"{"model":"m","stream":"true"}"#);
-    assert!(Asked::read("/v1/audio/speech", other).unwrap().is_object);
+    assert!(ModelRequest::read("/v1/audio/speech", other).unwrap().is_object);
 }
 
 #[test]
@@ -162,8 +165,8 @@ proptest! {
 
     #[test]
     fn no_body_is_trouble(body in proptest::collection::vec(any::<u8>(), 0..60)) {
-        let _ = Asked::read(CHAT, body.clone().into());
-        if let Ok(asked) = Asked::read("/x", body.into()) {
+        let _ = ModelRequest::read(CHAT, body.clone().into());
+        if let Ok(asked) = ModelRequest::read("/x", body.into()) {
             asked.spliced(Some("m"), true).whole();
             asked.conversation();
         }

@@ -144,7 +144,7 @@ fn largest(said: &[Option<&RawValue>]) -> Option<u64> {
 
 /// A request that has been read.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ModelRequest {
     pub(crate) operation: Operation,
     /// The dialect of the path, if the request is for a count of tokens.
     pub(crate) counts_in: Option<Dialect>,
@@ -194,7 +194,7 @@ impl From<serde_json::Error> for BadBody {
 /// Longest end user or tag that is kept for counting, in characters.
 const WORD_MAX: usize = 128;
 
-impl Asked {
+impl ModelRequest {
     /// Reads a request. `path` is the part after the name of the model.
     pub(crate) fn read(path: &str, body: Bytes) -> Result<Self, BadBody> {
         let operation = Operation::of(path);
@@ -440,5 +440,5 @@ fn place_of(value: &RawValue, body: &[u8]) -> Option<Range<usize>> {
 }
 
 #[cfg(test)]
-#[path = "asked_tests.rs"]
+#[path = "request_tests.rs"]
 mod tests;

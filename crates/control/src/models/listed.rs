@@ -16,7 +16,7 @@ const KEPT_MODELS_MAX: usize = 5000;
 pub(super) type Key = (ResourceId, i64);
 
 /// Lists that are kept, and the questions to providers that are under way.
-pub(super) struct Asked {
+pub(super) struct Listed {
     lists: Mutex<HashMap<Key, List>>,
     pub(super) asking: Pool<WorkspaceId>,
     settings: Models,
@@ -27,7 +27,7 @@ struct List {
     models: Arc<Vec<ListedModel>>,
 }
 
-impl Asked {
+impl Listed {
     pub(super) fn new(settings: &Models) -> Self {
         let limits = Limits { total: settings.asks_max, share: settings.asks_workspace_max };
         Self {
