@@ -31,7 +31,7 @@ struct Kept {
     lines: Lines,
     facts: VecDeque<Fact>,
     next: u64,
-    /// How many lines in the file are forgotten already.
+    /// How many lines in the file are forgotten already, or cannot be read.
     stale: usize,
     /// How many of the last facts are not in the file, because writing failed.
     unwritten: usize,
@@ -54,13 +54,12 @@ const STALE_AT_MOST: usize = 10_000;
 impl Journal {
     pub(crate) fn open(folder: &Path, kept_at_most: usize, world: World) -> io::Result<Self> {
         let path = folder.join("facts");
-        let facts = read(&path)?;
+        let Found { facts, lines, stale, unwritten } = find(&path)?;
         // Numbers do not repeat even when all facts are forgotten: they start from the time, and
         // the clock never goes back that far.
         let by_time = world.now().ms().max(0).cast_unsigned().saturating_mul(1_000);
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
-        let lines = rewrite(&path, &facts)?;
-        let state = Mutex::new(Kept { lines, facts, next, stale: 0, unwritten: 0 });
+        let state = Mutex::new(Kept { lines, facts, next, stale, unwritten });
         let boot = crate::process::boot().ok().map(|boot| boot_number(&boot));
         Ok(Self { world, path, boot, kept_at_most, state, changed: Condvar::new() })
     }
@@ -183,26 +182,56 @@ impl Lines {
     }
 }
 
-/// Reads all whole lines. A machine that stopped may have left half a line at the end.
-fn read(path: &Path) -> io::Result<VecDeque<Fact>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
+/// What an earlier node left.
+struct Found {
+    facts: VecDeque<Fact>,
+    lines: Lines,
+    stale: usize,
+    unwritten: usize,
+}
+
+/// Finds the file, or makes one. One that is there is left as it is, because the disk may be full:
+/// what cannot be read goes when the file is next rewritten, and half a line with the next append.
+fn find(path: &Path) -> io::Result<Found> {
+    let file = match OpenOptions::new().read(true).append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let facts = VecDeque::new();
+            let lines = rewrite(path, &facts)?;
+            return Ok(Found { facts, lines, stale: 0, unwritten: 0 });
+        }
         other => other?,
     };
-    let mut facts = VecDeque::new();
-    let (mut lines, mut line) = (BufReader::new(file), Vec::new());
-    while lines.read_until(b'\n', &mut line)? > 0 {
-        match serde_json::from_slice(&line) {
-            Ok(fact) => facts.push_back(fact),
-            Err(_) if !line.ends_with(b"\n") => {}
-            Err(error) => {
-                let line = String::from_utf8_lossy(&line);
-                tracing::error!(%error, %line, path = %path.display(), "a fact cannot be read and is lost; those after it are kept");
-            }
-        }
+    let lines = Lines { file: file.try_clone()?, bytes: 0, is_torn: false };
+    let mut found = Found { facts: VecDeque::new(), lines, stale: 0, unwritten: 0 };
+    let (mut file, mut line) = (BufReader::new(file), Vec::new());
+    while file.read_until(b'\n', &mut line)? > 0 {
+        found.take(&line, path);
         line.clear();
     }
-    Ok(facts)
+    Ok(found)
+}
+
+impl Found {
+    /// Takes one more line. A machine that stopped may have left half a one at the end.
+    fn take(&mut self, line: &[u8], path: &Path) {
+        let is_whole = line.ends_with(b"\n");
+        match serde_json::from_slice(line) {
+            Ok(fact) => {
+                self.facts.push_back(fact);
+                self.unwritten += usize::from(!is_whole);
+            }
+            Err(_) if !is_whole => {}
+            Err(error) => {
+                let line = String::from_utf8_lossy(line);
+                tracing::error!(%error, %line, path = %path.display(), "a fact cannot be read and is lost; those after it are kept");
+                self.stale += 1;
+            }
+        }
+        match is_whole {
+            true => self.lines.bytes += line.len() as u64,
+            false => self.lines.is_torn = true,
+        }
+    }
 }
 
 fn rewrite(path: &Path, facts: &VecDeque<Fact>) -> io::Result<Lines> {
@@ -306,7 +335,7 @@ mod tests {
         let journal = Journal::open(&folder, 1_000, world()).unwrap();
         let record = |at| journal.record(Timestamp::from_ms(at), &id, Happened::Paused);
         let filler = fill(&folder, record);
-        let written = || Vec::from(read(&folder.join("facts")).unwrap());
+        let written = || Vec::from(find(&folder.join("facts")).unwrap().facts);
         let known = || journal.oldest(1_000, Duration::ZERO);
         assert_eq!(known().len(), 200);
         assert_eq!(written(), known()[..written().len()]);
@@ -318,6 +347,31 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_opens_on_a_full_disk() {
+        let disk = crate::disk::make_memory_folder(1, 0).unwrap();
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", disk.as_raw_fd()));
+        let id = InstanceName::new("one").unwrap();
+        let journal = Journal::open(&folder, 1_000, world()).unwrap();
+        let record = |at| journal.record(Timestamp::from_ms(at), &id, Happened::Paused);
+        let filler = fill(&folder, record);
+        let written = find(&folder.join("facts")).unwrap().facts;
+        drop(journal);
+
+        // As a kill in the middle of a write leaves it.
+        let path = folder.join("facts");
+        let torn = OpenOptions::new().append(true).open(&path).unwrap().write(b"{");
+        let journal = Journal::open(&folder, 1_000, world()).unwrap();
+        assert_eq!(written, journal.oldest(1_000, Duration::ZERO));
+        let record = |at| journal.record(Timestamp::from_ms(at), &id, Happened::Resumed);
+        (0..200).for_each(record);
+        std::fs::remove_file(filler).unwrap();
+        record(200);
+        let known = journal.oldest(1_000, Duration::ZERO);
+        assert_eq!(known.len(), written.len() + 201, "half a line is none: {torn:?}");
+        assert_eq!(find(&path).unwrap().facts, known);
+    }
+
+    #[test]
     fn facts_that_are_not_written_yet_can_be_forgotten() {
         let disk = crate::disk::make_memory_folder(1, 0).unwrap();
         let folder = PathBuf::from(format!("/proc/self/fd/{}", disk.as_raw_fd()));
@@ -325,7 +379,7 @@ mod tests {
         let journal = Journal::open(&folder, 1_000, world()).unwrap();
         let record = |at| journal.record(Timestamp::from_ms(at), &id, Happened::Paused);
         let filler = fill(&folder, record);
-        let written = read(&folder.join("facts")).unwrap().len();
+        let written = find(&folder.join("facts")).unwrap().facts.len();
         let numbers: Vec<_> =
             journal.oldest(1_000, Duration::ZERO).iter().map(|fact| fact.number).collect();
         // First some that are written, then some that are not.
@@ -339,7 +393,7 @@ mod tests {
         journal.forget(numbers[written + 11]).unwrap();
         let kept = journal.oldest(1_000, Duration::ZERO);
         drop(journal);
-        let all = Vec::from(read(&folder.join("facts")).unwrap());
+        let all = Vec::from(find(&folder.join("facts")).unwrap().facts);
         assert_eq!(all[all.len() - kept.len()..], kept);
     }
 

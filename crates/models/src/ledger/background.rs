@@ -308,7 +308,9 @@ async fn rotate(shared: &Shared) -> bool {
             if old.is_some() {
                 state.journal.sync_failed();
             }
-            tracing::error!(%error, "the journal of models cannot go on in a new file");
+            if state.journal.is_failure_new() {
+                tracing::error!(%error, "the journal of models cannot go on in a new file");
+            }
             return false;
         }
         old

@@ -70,6 +70,9 @@ pub(super) struct Header {
     /// The number of the first record after it.
     pub(super) begins: i64,
     pub(super) boot: String,
+    /// Whether the store has counted every call that is open in earlier files.
+    #[serde(default)]
+    pub(super) is_all_counted: bool,
 }
 
 const VERSION: u32 = 1;
@@ -97,9 +100,14 @@ pub(super) struct Journal {
     /// Whether the beginning of the current file, with everything that was open before it, is on
     /// disk.
     is_begun: bool,
-    /// Whether there may be part of a record after `length` that could not be cut off.
+    /// Whether nothing can be written to the current file: there may be part of a record after
+    /// `length` that could not be cut off, or the file is an earlier process's.
     is_torn: bool,
     is_unsynced: bool,
+    /// Whether the store has counted every call that is open in the files there are.
+    is_all_counted: bool,
+    /// Whether it was said that no new file can be begun.
+    is_failure_told: bool,
 }
 
 /// Builds the record of a reservation. `call` is already JSON.
@@ -152,7 +160,17 @@ fn checksum(length: u32, payload: &[u8]) -> u32 {
 impl Journal {
     /// Begins a file whose first record has the number `begins`.
     pub(super) fn begin(folder: &Path, boot: &str, begins: i64) -> io::Result<Self> {
-        let (path, file, length) = new_file(folder, boot, begins)?;
+        Self::begin_after(folder, boot, begins, false)
+    }
+
+    fn begin_after(
+        folder: &Path,
+        boot: &str,
+        begins: i64,
+        is_all_counted: bool,
+    ) -> io::Result<Self> {
+        let header = Header { version: VERSION, begins, boot: boot.to_owned(), is_all_counted };
+        let (path, file, length) = new_file(folder, &header)?;
         Ok(Self {
             folder: folder.to_owned(),
             boot: boot.to_owned(),
@@ -167,7 +185,49 @@ impl Journal {
             is_begun: false,
             is_torn: false,
             is_unsynced: true,
+            is_all_counted: false,
+            is_failure_told: false,
         })
+    }
+
+    /// Goes on with the files of an earlier process until there is room for a new one. Nothing is
+    /// written to them, so `last` is the number of a record that does not exist: whoever reads the
+    /// files and finds that the store is further than they are knows that it has counted all calls
+    /// in them.
+    pub(super) fn waiting(
+        folder: &Path,
+        boot: &str,
+        last: i64,
+        mut earlier: Vec<(PathBuf, i64)>,
+    ) -> io::Result<Self> {
+        let (path, begins) = earlier.pop().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            boot: boot.to_owned(),
+            file: Arc::new(File::open(&path)?),
+            path,
+            length: 0,
+            begins,
+            last,
+            old: earlier,
+            late: VecDeque::new(),
+            caught_up: Vec::new(),
+            is_begun: false,
+            is_torn: true,
+            is_unsynced: false,
+            is_all_counted: true,
+            is_failure_told: true,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether it was not yet said that no new file can be begun. That is tried many times a
+    /// second.
+    pub(super) const fn is_failure_new(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_failure_told, true)
     }
 
     pub(super) const fn last(&self) -> i64 {
@@ -254,7 +314,7 @@ impl Journal {
     ) -> io::Result<()> {
         // A file without records already has the name that the next one would get.
         let begins = self.last.max(self.begins) + 1;
-        let mut next = Self::begin(&self.folder, &self.boot, begins)?;
+        let mut next = Self::begin_after(&self.folder, &self.boot, begins, self.is_all_counted)?;
         // One write for all of them, because calls wait for the lock meanwhile.
         let all = open.fold((Vec::new(), 0), |(mut all, count), record| {
             all.extend_from_slice(record);
@@ -292,17 +352,23 @@ impl Journal {
     }
 }
 
-fn new_file(folder: &Path, boot: &str, begins: i64) -> io::Result<(PathBuf, File, u64)> {
-    let path = folder.join(format!("{PREFIX}{begins:020}"));
+fn new_file(folder: &Path, header: &Header) -> io::Result<(PathBuf, File, u64)> {
+    #[cfg(test)]
+    if folder.join(FULL).exists() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    let path = folder.join(format!("{PREFIX}{:020}", header.begins));
     // A start that failed may have left a file without records.
     files::remove(&path)?;
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
-    let header = Header { version: VERSION, begins, boot: boot.to_owned() };
     let mut bytes = vec![0; FRAME];
     bytes.push(HEADER);
-    bytes.extend_from_slice(&serde_json::to_vec(&header)?);
+    bytes.extend_from_slice(&serde_json::to_vec(header)?);
     let bytes = framed(bytes)?;
-    (&file).write_all(&bytes)?;
+    if let Err(error) = (&file).write_all(&bytes) {
+        files::remove(&path)?;
+        return Err(error);
+    }
     Ok((path, file, bytes.len() as u64))
 }
 
@@ -337,7 +403,22 @@ pub(super) fn read(
     mut take: impl FnMut(i64, Record),
 ) -> io::Result<Option<(Header, i64)>> {
     let mut file = BufReader::new(File::open(path)?);
-    let header = match next(&mut file)? {
+    let Some(header) = header_of(&mut file, path)? else { return Ok(None) };
+    let mut number = header.begins;
+    while let Some(payload) = next(&mut file)? {
+        take(number, parse(&payload)?);
+        number += 1;
+    }
+    Ok(Some((header, number - 1)))
+}
+
+/// Reads only how a file begins.
+pub(super) fn header(path: &Path) -> io::Result<Option<Header>> {
+    header_of(&mut BufReader::new(File::open(path)?), path)
+}
+
+fn header_of(file: &mut impl Read, path: &Path) -> io::Result<Option<Header>> {
+    let header = match next(file)? {
         Some(payload) if payload.first() == Some(&HEADER) => {
             serde_json::from_slice::<Header>(&payload[1..])?
         }
@@ -347,12 +428,7 @@ pub(super) fn read(
         let message = format!("{} was written by another release", path.display());
         return Err(io::Error::other(message));
     }
-    let mut number = header.begins;
-    while let Some(payload) = next(&mut file)? {
-        take(number, parse(&payload)?);
-        number += 1;
-    }
-    Ok(Some((header, number - 1)))
+    Ok(Some(header))
 }
 
 /// Reads the next record, or returns `None` if there is no complete one.
@@ -402,6 +478,10 @@ fn parse(payload: &[u8]) -> io::Result<Record> {
         _ => Err(wrong()),
     }
 }
+
+/// A file of this name in the folder stands for a full disk: no other file can be made there.
+#[cfg(test)]
+pub(super) const FULL: &str = "full";
 
 #[cfg(test)]
 impl Journal {

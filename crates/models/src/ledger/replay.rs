@@ -34,14 +34,19 @@ pub enum OpenError {
     Books(#[from] BooksError),
 }
 
+/// Calls without an end, and what each holds, by their ids.
+type Calls = BTreeMap<u64, (Vec<(LimitAccount, i64)>, ModelCall)>;
+
 /// What the files of the journal hold.
 #[derive(Default)]
 struct Found {
     files: Vec<(PathBuf, i64)>,
-    /// The number of the last record.
+    /// The number of the last record, or of the last that the name of a file says.
     last: i64,
+    /// The number of the last record.
+    recorded: i64,
     next_id: u64,
-    open: BTreeMap<u64, (Vec<(LimitAccount, i64)>, ModelCall)>,
+    open: Calls,
     used: BTreeMap<LimitAccount, i64>,
     usage: BTreeMap<UsageKey, UsageSum>,
     /// Whether everything was written since the machine booted, so that no power cut can have
@@ -109,28 +114,62 @@ fn name(folder: &Path, world: &World) -> io::Result<String> {
 }
 
 /// Reads all files and begins a new one, in which calls that were in flight are settled in full. So
-/// they are not counted again if this start is killed after it has told the store.
+/// they are not counted again if this start is killed after it has told the store. On a full disk
+/// there is no new file yet, and the number of the last record says the same.
 fn begin(folder: &Path, boot: &str, position: i64) -> io::Result<(Found, Journal)> {
     let mut found = read(folder, boot, position)?;
-    let mut journal = Journal::begin(folder, boot, found.last.max(position) + 1)?;
-    for (id, (holds, mut call)) in std::mem::take(&mut found.open) {
-        call.outcome = ModelOutcome::Interrupted;
-        let used: Vec<i64> = holds.iter().map(|(_, most)| *most).collect();
-        let record = journal::settled(id, &used, Some(End::of(&call)))?;
-        journal.append(&record)?;
-        found.settle(&holds, &used, Some(&call));
+    let mut calls = std::mem::take(&mut found.open);
+    calls.values_mut().for_each(|(_, call)| call.outcome = ModelOutcome::Interrupted);
+    let begins = found.last.max(position) + 1;
+    let journal = match begin_file(folder, boot, begins, &calls) {
+        Err(error) if is_full(&error) && !found.files.is_empty() => {
+            tracing::error!(%error, "the journal of models cannot be written: calls of models are refused until it can be");
+            Journal::waiting(folder, boot, begins, std::mem::take(&mut found.files))?
+        }
+        begun => begun?,
+    };
+    for (holds, call) in calls.values() {
+        found.settle(holds, &in_full(holds), Some(call));
+    }
+    Ok((found, journal))
+}
+
+fn begin_file(folder: &Path, boot: &str, begins: i64, calls: &Calls) -> io::Result<Journal> {
+    let mut journal = Journal::begin(folder, boot, begins)?;
+    let written = settle_all(&mut journal, calls);
+    if let Err(error) = written {
+        files::remove(journal.path())?;
+        return Err(error);
+    }
+    Ok(journal)
+}
+
+/// Settles calls in full. The file and its name are on disk when this returns.
+fn settle_all(journal: &mut Journal, calls: &Calls) -> io::Result<()> {
+    for (id, (holds, call)) in calls {
+        journal.append(&journal::settled(*id, &in_full(holds), Some(End::of(call)))?)?;
     }
     if let Some(file) = journal.unsynced() {
         file.sync_all()?;
     }
-    files::sync_folder_of(&folder.join(journal::ANY))?;
-    Ok((found, journal))
+    files::sync_folder_of(journal.path())
+}
+
+fn in_full(holds: &[(LimitAccount, i64)]) -> Vec<i64> {
+    holds.iter().map(|(_, most)| *most).collect()
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn read(folder: &Path, boot: &str, position: i64) -> io::Result<Found> {
     let mut found = Found::default();
     let (mut is_complete, mut count) = (true, 0);
     for path in journal::list(folder)? {
+        if journal::header(&path)?.is_some_and(|header| header.is_all_counted) {
+            found.open.clear();
+        }
         let read = journal::read(&path, |number, record| found.take(number, record, position))?;
         let last = match read {
             Some((header, last)) => {
@@ -139,6 +178,7 @@ fn read(folder: &Path, boot: &str, position: i64) -> io::Result<Found> {
                 is_complete &= count > 0 || header.begins <= position + 1;
                 is_complete &= header.boot == boot;
                 count += 1;
+                found.recorded = found.recorded.max(last);
                 last
             }
             // Nothing was written to it.
@@ -147,6 +187,10 @@ fn read(folder: &Path, boot: &str, position: i64) -> io::Result<Found> {
         // A file without records still takes up the number in its name.
         found.last = found.last.max(last).max(journal::begins(&path));
         found.files.push((path, last));
+    }
+    // A start on a full disk has counted them.
+    if position > found.recorded {
+        found.open.clear();
     }
     found.is_complete = is_complete && count > 0;
     Ok(found)

@@ -209,6 +209,46 @@ async fn a_full_disk_hides_no_call_that_has_ended() {
     assert_eq!(place.books.usage().calls, 2);
 }
 
+/// While the disk is full nothing can be noted, but it can be counted what was noted before.
+#[tokio::test]
+async fn a_ledger_opens_on_a_full_disk_and_counts_once() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
+    reserve(&ledger, &money, 100).await.unwrap().settle(&call(40));
+    ledger.flush().await;
+    reserve(&ledger, &money, 100).await.unwrap().settle(&call(20));
+    let in_flight = reserve(&ledger, &money, 100).await.unwrap();
+    let mut settings = place.kill(ledger, "b");
+    settings.wait_max = Duration::from_millis(50);
+    std::mem::forget(in_flight);
+    let full = settings.folder.join(journal::FULL);
+    let is_counted = || {
+        let counted = (place.books.used(), place.books.held(), place.books.usage().calls);
+        assert_eq!(counted, (160, 0, 3));
+    };
+    std::fs::write(&full, "").unwrap();
+    for _ in 0..3 {
+        let again = place.open_with(settings.clone()).await;
+        is_counted();
+        let refused = reserve(&again, &money, 10).await;
+        assert!(matches!(refused, Err(Refused::Unavailable(_))));
+        again.close().await;
+    }
+    let again = place.open_with(settings.clone()).await;
+    std::fs::remove_file(&full).unwrap();
+    // The background task has begun a file, and the earlier ones are still there after a kill.
+    assert!(background::sync(&again.0).await);
+    let settings = place.kill(again, "c");
+    let again = place.open_with(settings).await;
+    is_counted();
+    reserve(&again, &money, 10).await.unwrap().settle(&call(10));
+    again.close().await;
+    assert_eq!((place.books.used(), place.books.held()), (170, 0));
+    assert_eq!(place.books.usage().calls, 4);
+    let files = journal::list(&place.folder.path().join("c")).unwrap();
+    assert_eq!(files.len(), 1, "{files:?}");
+}
+
 #[tokio::test]
 async fn a_torn_file_is_synced_before_another_one_goes_on() {
     let place = Place::new();
