@@ -1,10 +1,10 @@
 //! Creates a sandbox while the caller waits: its instance is started while its row is written.
 //!
-//! A kill in between leaves an instance without a row, which the next start removes, or a row
-//! without an instance, which the next start launches. No caller was told of either.
+//! A kill in between leaves an instance or its disk without a row, which the next start removes, or
+//! a row without an instance, which the next start launches. No caller was told of either.
 
 use super::images::{self, Usable};
-use super::reconcile::outcome;
+use super::reconcile::{forget_root, outcome};
 use super::{instances, launch, routes, rows, soon};
 use crate::addresses;
 use crate::billing::allow;
@@ -182,13 +182,12 @@ async fn started(
             outcome::watch_start(control, machine, (id, launch::FIRST), instance);
             return written;
         }
-        (Ok(()), None) => instances::retire(&*machine, &instance).await,
         (Err(fault), Some(_)) => {
             control.publish(RouteChange::Gone(id.clone()));
             undo(control, id, new.key.clone()).await?;
             return Err(fault.into());
         }
-        (Err(_), None) => {}
+        (Ok(()) | Err(_), None) => discard(control, &*machine, &id, &instance).await,
     }
     // There is no such sandbox, even if an attempt to write its row has published a route.
     control.publish(RouteChange::Gone(id));
@@ -292,6 +291,21 @@ fn lives(held: &Held<Sandbox>) -> bool {
         held.row.status,
         Some(Status::Failed | Status::Terminated | Status::Deleting | Status::Deactivating)
     )
+}
+
+/// Removes what was started of a sandbox that got no row, with its disk: without a row, nothing
+/// would remove that before the next start. A launch that failed may have made the disk too.
+async fn discard(
+    control: &Control,
+    machine: &dyn Machine,
+    id: &ResourceId,
+    instance: &InstanceName,
+) {
+    instances::retire(machine, instance).await;
+    if let Err(error) = forget_root(machine, id).await {
+        tracing::error!(%error, %id, "the disk of a sandbox that was refused could not be removed; it is tried again");
+        soon::reconcile(control, Sandbox::NAME, id.clone());
+    }
 }
 
 /// Removes the row of a sandbox whose instance could not be started.

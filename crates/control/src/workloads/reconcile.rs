@@ -316,8 +316,8 @@ async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>)
     used
 }
 
-/// Removes the disk of a sandbox that is over.
-async fn forget_root(machine: &dyn Machine, id: &ResourceId) -> Result<(), Error> {
+/// Removes the disk of a sandbox that is over, or that never came to be.
+pub(super) async fn forget_root(machine: &dyn Machine, id: &ResourceId) -> Result<(), Error> {
     let Some(volumes) = machine.volumes() else { return Ok(()) };
     Ok(volumes.remove(&launch::root_of(id)).await?)
 }

@@ -173,6 +173,49 @@ async fn what_has_no_room_is_refused_and_leaves_nothing() {
     }
 }
 
+fn with_disk(name: &str) -> Value {
+    let runtime = json!({"image": IMAGE, "memory": 512, "storageMb": 300});
+    json!({"metadata": {"name": name}, "spec": {"runtime": runtime}})
+}
+
+/// Returns a machine that makes the disks of what it launches. It fails afterwards if it is to
+/// start a sandbox of this name.
+fn making_disks(volumes: &PretendedVolumes, fails: &'static str) -> Pretended {
+    let of = volumes.clone();
+    let script = move |launch: &Launch| {
+        if let Some((disk, mb)) = launch.root.as_ref().zip(launch.storage_mb) {
+            of.fill(disk, mb).map_err(|fault| LaunchFault::OverShare(fault.to_string()))?;
+        }
+        match launch.hostname == fails {
+            true => Err(LaunchFault::Broken("as it was told".into())),
+            false => Ok(Outcome::SUCCESS),
+        }
+    };
+    Pretended::new(script).with_volumes(volumes)
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_refused_leaves_no_disk() {
+    for mut cloud in Cloud::on_both().await {
+        let volumes = PretendedVolumes::new(700);
+        let machine = Arc::new(making_disks(&volumes, "broken"));
+        cloud.settings.quotas = [(KindName::Sandbox, 1)].into();
+        cloud.restart_on(machine.clone()).await;
+        cloud.post("/v0/sandboxes", with_disk("one")).await.ok();
+        // More often than there is room for, and what is refused has been launched.
+        for _ in 0..3 {
+            cloud.post("/v0/sandboxes", with_disk("two")).await.refused(400);
+            assert_eq!(volumes.sizes(), [300]);
+            cloud.post("/v0/sandboxes", with_disk("broken")).await.refused(400);
+            assert_eq!(volumes.sizes(), [300]);
+        }
+        assert_eq!(machine.launched.borrow().len(), 7);
+        assert_eq!(machine.names().len(), 1);
+        cloud.delete("/v0/sandboxes/one").await.ok();
+        until_kept(&volumes, &[]).await;
+    }
+}
+
 #[tokio::test]
 async fn a_volume_is_billed_for_its_size_as_long_as_it_is_there() {
     let volumes = PretendedVolumes::new(5_000);
