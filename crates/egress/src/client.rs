@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::egress::EgressRules;
 use types::instance::InstanceName;
@@ -31,7 +32,7 @@ pub(crate) struct Client {
     pub(crate) address: Ipv4Addr,
     /// The owner, whose share its connections use.
     pub(crate) owner: String,
-    policy: RwLock<Arc<Policy>>,
+    policy: watch::Sender<Arc<Policy>>,
     credential: RwLock<Sensitive<String>>,
     given_out: Mutex<GivenOut>,
     open: Mutex<Open>,
@@ -55,7 +56,7 @@ impl Client {
             instance,
             address,
             owner,
-            policy: RwLock::new(Arc::new(policy)),
+            policy: watch::Sender::new(Arc::new(policy)),
             credential: RwLock::new(credential),
             given_out: Mutex::new(GivenOut::new(names_max)),
             open: Mutex::default(),
@@ -63,7 +64,15 @@ impl Client {
     }
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy.read())
+        Arc::clone(&self.policy.borrow())
+    }
+
+    /// Waits until the rules are others than these, and returns them.
+    pub(crate) async fn policy_after(&self, known: &Arc<Policy>) -> Arc<Policy> {
+        let mut told = self.policy.subscribe();
+        let later = told.wait_for(|now| !Arc::ptr_eq(now, known)).await;
+        // It cannot fail, because the other end is here.
+        later.map_or_else(|_| self.policy(), |later| Arc::clone(&later))
     }
 
     pub(crate) fn set_credential(&self, credential: Sensitive<String>) {
@@ -92,7 +101,7 @@ impl Client {
     /// returned is cancelled when its connection is gone.
     pub(crate) fn set_policy(&self, policy: Policy) -> Vec<CancellationToken> {
         let policy = Arc::new(policy);
-        *self.policy.write() = Arc::clone(&policy);
+        self.policy.send_replace(Arc::clone(&policy));
         self.open.lock().cut(|entry| !entry.may_stay(&policy))
     }
 

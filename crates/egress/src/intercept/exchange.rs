@@ -14,7 +14,7 @@ use super::upstream::{Lent, Need, Return, Upstreams};
 use crate::client::Client;
 use crate::events::Note;
 use crate::inject::{self, Injector, Report};
-use crate::policy::{Policy, RequestVerdict};
+use crate::policy::Policy;
 use admission::{Heads, Lingering};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -118,13 +118,11 @@ impl Exchange {
     ) -> Result<Response<Body>, Refusal> {
         let policy = self.client.policy();
         let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
-        if let RequestVerdict::Block { rule } =
-            policy.of_request(&target.host, &parts.method, &path)
-        {
+        let asked = Asked { host: target.host.clone(), method: parts.method.clone(), path };
+        if let Some(rule) = asked.rule_against(&policy) {
             return Err(Refusal::Blocked { rule });
         }
-        let routes = routes(&policy, target, &parts.method, &path)?;
-        let asked = Asked { host: target.host.clone(), method: parts.method.clone(), path };
+        let routes = routes(&policy, &asked)?;
         let leash = Leash::new(
             Arc::clone(&self.client),
             Arc::clone(&policy),
@@ -208,14 +206,8 @@ impl Exchange {
     ) -> Result<Response<Body>, Refusal> {
         let need = outgoing.need(target);
         let upgrade = outgoing.upgrade.take();
-        let limit = self.shared.limits.answer_timeout;
-        let asking = Box::pin(self.send(target, outgoing, need, upgrade.as_ref()));
-        let answered = leash.progress().while_moving(limit, asking).await;
-        let slow = || {
-            self.upstreams.forget(target);
-            Failure::TooSlow { host: target.host.clone() }
-        };
-        let (response, lent) = answered.ok_or_else(slow)??;
+        let sending = Box::pin(self.send(target, outgoing, need, (upgrade.as_ref(), &leash)));
+        let (response, lent) = self.answered(target, &leash, sending).await?;
         let is_begun = match &upgrade {
             Some(upgrade) => upgrade.is_begun(&response),
             None if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
@@ -233,6 +225,26 @@ impl Exchange {
             }
             _ => Ok(self.passed_back(response, lent, leash, under_way)),
         }
+    }
+
+    /// Waits for an answer, as long as something moves and the rules let the request pass.
+    async fn answered<T>(
+        &self,
+        target: &Target,
+        leash: &Leash,
+        sending: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        let limit = self.shared.limits.answer_timeout;
+        let answered = tokio::select! {
+            // First, so that no answer is passed back after a change of rules.
+            biased;
+            rule = leash.forbidden() => return Err(Refusal::Blocked { rule }),
+            answered = leash.progress().while_moving(limit, sending) => answered,
+        };
+        answered.unwrap_or_else(|| {
+            self.upstreams.forget(target);
+            Err(Failure::TooSlow { host: target.host.clone() }.into())
+        })
     }
 
     fn passed_back(
@@ -259,10 +271,10 @@ impl Exchange {
         target: &Target,
         outgoing: Outgoing,
         need: Need,
-        upgrade: Option<&Upgrade>,
-    ) -> Result<(Response<Incoming>, Lent), Failure> {
+        (upgrade, leash): (Option<&Upgrade>, &Leash),
+    ) -> Result<(Response<Incoming>, Lent), Refusal> {
         let Outgoing { method, path, headers, body, is_repeatable, .. } = outgoing;
-        let mut lent = self.upstreams.lend(&self.shared, &self.client, target, need).await?;
+        let mut lent = self.lend(target, need, leash).await?;
         let prepare = |lent: &Lent, headers: HeaderMap, body: Body| {
             prepare(target, (&method, &path), headers, body, lent.is_two(), upgrade)
         };
@@ -280,27 +292,34 @@ impl Exchange {
             (None, Some(headers)) => Some((body::empty(), headers)),
             _ => None,
         };
-        let Some((body, headers)) = again else { return Err(failed(error.into_error().into())) };
+        let Some((body, headers)) = again else {
+            return Err(failed(error.into_error().into()).into());
+        };
         drop(lent);
-        let mut lent = self.upstreams.lend(&self.shared, &self.client, target, need).await?;
+        let mut lent = self.lend(target, need, leash).await?;
         let request = prepare(&lent, headers, body).map_err(|error| failed(error.into()))?;
         match lent.send(request).await {
             Ok(response) => Ok((response, lent)),
-            Err(error) => Err(failed(error.into_error().into())),
+            Err(error) => Err(failed(error.into_error().into()).into()),
+        }
+    }
+
+    /// Returns a connection for a request. Waiting for it may take long, and the request is sent
+    /// only if the rules of now would have made the same of it.
+    async fn lend(&self, target: &Target, need: Need, leash: &Leash) -> Result<Lent, Refusal> {
+        let lent = self.upstreams.lend(&self.shared, &self.client, target, need).await?;
+        match leash.rule_against_sending() {
+            Some(rule) => Err(Refusal::Blocked { rule }),
+            None => Ok(lent),
         }
     }
 }
 
 /// Returns the rules that add something. A request that an upstream may echo back unchanged gets
 /// nothing added.
-fn routes<'a>(
-    policy: &'a Policy,
-    target: &Target,
-    method: &Method,
-    path: &str,
-) -> Result<Vec<&'a ProxyTarget>, Refusal> {
-    let routes: Vec<&ProxyTarget> = policy.routes(&target.host, method, path).collect();
-    match *method {
+fn routes<'a>(policy: &'a Policy, asked: &Asked) -> Result<Vec<&'a ProxyTarget>, Refusal> {
+    let routes: Vec<&ProxyTarget> = asked.routes(policy).collect();
+    match asked.method {
         Method::CONNECT => Err(Refusal::Method("a connection within a connection is not made")),
         Method::TRACE if !routes.is_empty() => {
             Err(Refusal::Method("TRACE would show what is added to requests to this host"))

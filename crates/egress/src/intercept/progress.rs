@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
+use types::kinds::network::ProxyTarget;
 use types::parts::hosts::Host;
+use types::parts::{Sensitive, TextMap};
 
 /// The progress of a connection or of one request.
 #[derive(Debug)]
@@ -81,6 +83,8 @@ impl Drop for UnderWay {
 #[derive(Debug, Clone)]
 pub(super) struct Leash {
     client: Arc<Client>,
+    /// By which something was added to the request.
+    made_by: Arc<Policy>,
     judged: Arc<Policy>,
     asked: Arc<Asked>,
     connection: Arc<Progress>,
@@ -98,11 +102,12 @@ pub(super) struct Asked {
 impl Leash {
     pub(super) fn new(
         client: Arc<Client>,
-        judged: Arc<Policy>,
+        made_by: Arc<Policy>,
         asked: Asked,
         connection: Arc<Progress>,
     ) -> Self {
-        Self { client, judged, asked: Arc::new(asked), connection, own: Arc::new(Progress::new()) }
+        let (judged, own) = (Arc::clone(&made_by), Arc::new(Progress::new()));
+        Self { client, made_by, judged, asked: Arc::new(asked), connection, own }
     }
 
     pub(super) fn progress(&self) -> &Progress {
@@ -122,9 +127,58 @@ impl Leash {
         if Arc::ptr_eq(&policy, &self.judged) {
             return true;
         }
-        let Asked { host, method, path } = &*self.asked;
-        let passes = matches!(policy.of_request(host, method, path), RequestVerdict::Pass { .. });
+        let passes = self.asked.rule_against(&policy).is_none();
         self.judged = if passes { policy } else { Arc::clone(&self.judged) };
         passes
     }
+
+    /// Waits until the rules forbid the request, and returns the rule.
+    pub(super) async fn forbidden(&self) -> String {
+        let mut known = Arc::clone(&self.judged);
+        loop {
+            known = self.client.policy_after(&known).await;
+            if let Some(rule) = self.asked.rule_against(&known) {
+                return rule;
+            }
+        }
+    }
+
+    /// Returns why the request must not be sent as it was made, if the rules have changed since:
+    /// they forbid it, or add something else to it.
+    pub(super) fn rule_against_sending(&self) -> Option<String> {
+        let policy = self.client.policy();
+        if Arc::ptr_eq(&policy, &self.made_by) {
+            return None;
+        }
+        self.asked.rule_against(&policy).or_else(|| {
+            let adds = self.asked.routes(&policy).map(added);
+            (!adds.eq(self.asked.routes(&self.made_by).map(added)))
+                .then(|| "routing: it changed while the request waited to be sent".to_owned())
+        })
+    }
+}
+
+impl Asked {
+    /// Returns the rule that forbids the request, if there is one.
+    pub(super) fn rule_against(&self, policy: &Policy) -> Option<String> {
+        match policy.of_request(&self.host, &self.method, &self.path) {
+            RequestVerdict::Block { rule } => Some(rule),
+            RequestVerdict::Pass { .. } => None,
+        }
+    }
+
+    /// Returns the rules that add something to the request.
+    pub(super) fn routes<'a>(
+        &self,
+        policy: &'a Policy,
+    ) -> impl Iterator<Item = &'a ProxyTarget> + use<'a> {
+        policy.routes(&self.host, &self.method, &self.path)
+    }
+}
+
+type Added<'a> = (&'a Option<TextMap>, &'a Option<TextMap>, &'a Option<Sensitive<TextMap>>);
+
+/// Returns what a rule adds. Which other hosts it is for does not matter to a request.
+fn added(ProxyTarget { destinations: _, headers, body, secrets }: &ProxyTarget) -> Added<'_> {
+    (headers, body, secrets)
 }

@@ -2,6 +2,7 @@ mod hostile;
 mod lab;
 mod sockets;
 mod streams;
+mod waiting;
 
 use crate::policy::Policy;
 use lab::{Lab, name, request, request_one};
