@@ -54,8 +54,8 @@ impl Netfilter {
         self.answers(first, changes.len())
     }
 
-    /// Makes the kernel forget connections that this address has started. Their next packets are
-    /// checked against the rules like those of new connections.
+    /// Makes the kernel forget connections that this address has started, except for those that are
+    /// diverted. Their next packets are checked against the rules like those of new connections.
     pub(super) fn forget_connections(&mut self, source: Ipv4Addr) -> io::Result<()> {
         let kind = libc::NFNL_SUBSYS_CTNETLINK << 8 | CT_DELETE;
         let mut message = Message::new(fit(kind), 0);
@@ -68,6 +68,9 @@ impl Netfilter {
             filter.number(CTA_FILTER_ORIG_FLAGS, CTA_FILTER_IP_SRC);
             filter.number(CTA_FILTER_REPLY_FLAGS, 0);
         });
+        // Of all that the mask selects, nothing may be set. Kernels before 5.15 do not know it.
+        message.bytes(CTA_STATUS, &0_u32.to_be_bytes());
+        message.bytes(CTA_STATUS_MASK, &IPS_DST_NAT.to_be_bytes());
         let sequence = self.next();
         send(&self.socket, &message.finish(sequence), SendFlags::empty())?;
         self.answers(sequence, 1)
@@ -151,9 +154,14 @@ const DATA_VALUE: u16 = 1;
 // From linux/netfilter/nfnetlink_conntrack.h.
 const CT_DELETE: i32 = 2;
 const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_STATUS: u16 = 3;
 const CTA_FILTER: u16 = 25;
+const CTA_STATUS_MASK: u16 = 26;
 const CTA_TUPLE_IP: u16 = 1;
 const CTA_IP_V4_SRC: u16 = 1;
 const CTA_FILTER_ORIG_FLAGS: u16 = 1;
 const CTA_FILTER_REPLY_FLAGS: u16 = 2;
 const CTA_FILTER_IP_SRC: u32 = 1;
+
+// From linux/netfilter/nf_conntrack_common.h.
+const IPS_DST_NAT: u32 = 1 << 5;

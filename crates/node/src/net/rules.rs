@@ -95,7 +95,8 @@ impl Rules {
 
     /// Makes the rules apply anew to connections that an instance started under an earlier
     /// firewall. The rules block what is not allowed even without this, but a program that keeps
-    /// sending from the same port would never be diverted to the resolver.
+    /// sending from the same port would never be diverted to the resolver. What is diverted already
+    /// stays: the proxy decides about it, and the instance would not know whose answers it gets.
     pub(crate) fn forget_connections(&self, address: Ipv4Addr) {
         if let Err(error) = self.state.lock().netfilter.forget_connections(address) {
             // Older kernels cannot select connections by their source.

@@ -140,6 +140,47 @@ fn no_connection_goes_on_past_a_stricter_level() {
     node.destroy(&spec.id).unwrap();
 }
 
+/// A program that waits for an answer sends nothing that could be diverted anew.
+#[test]
+fn what_is_led_to_the_proxy_goes_on_under_other_rules() {
+    let machine = Machine::new();
+    let internet = make_internet(&machine);
+    crate::network::sh("/usr/sbin/ip addr add 203.0.113.11/32 dev wire");
+    let node = machine.open();
+    let proxy = Proxy::listen(&node);
+    let spec = sleeper(&machine, "led", at(Level::Open));
+    let view = node.create(&spec).unwrap();
+    await_server(pid(&view));
+    node.set_firewall(&spec.id, at(Level::Proxied)).unwrap();
+    let mut stream = connect(pid(&view), (SERVER, 9_000)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (.., mut led) = proxy.diverted();
+    let (_listener, server) = echo(internet.id(), 9_000);
+    let socket = within(pid(&view), || UdpSocket::bind("0.0.0.0:0").unwrap());
+    let mut word = [0; 3];
+    let mut seen = || {
+        let _ = socket.send_to(b"one", (SERVER, 9_000));
+        server.recv_from(&mut word).map(|(_, from)| from.ip().to_string()).ok()
+    };
+    assert_eq!(seen(), Some(MACHINE.to_string()));
+    let source = Some(Ipv4Addr::new(203, 0, 113, 11));
+    for (level, source, leaves) in [
+        (Level::Proxied, source, Some("203.0.113.11")),
+        (Level::Closed, source, None),
+        (Level::Closed, None, None),
+        (Level::Names, None, Some("203.0.113.2")),
+        (Level::Closed, source, None),
+    ] {
+        node.set_firewall(&spec.id, Firewall { source, ..at(level) }).unwrap();
+        assert_eq!(seen().as_deref(), leaves, "datagrams obey at once");
+        led.write_all(b"led").unwrap();
+        let mut word = [0; 3];
+        stream.read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"led", "{level:?} {source:?}");
+    }
+    node.destroy(&spec.id).unwrap();
+}
+
 /// A second barrier, behind the proxy's own checks.
 #[test]
 fn marked_sockets_do_not_reach_what_is_closed() {
