@@ -4,7 +4,7 @@ use crate::names::given_out::GivenOut;
 use crate::policy::{Policy, Verdict};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
@@ -90,11 +90,17 @@ impl Client {
         self.given_out.lock().note(name, addresses, now_ms, until_ms);
     }
 
-    /// Returns the names for which the instance was given this address. If there are none, the
-    /// address itself is what the rules apply to.
-    pub(crate) fn names_of(&self, address: Ipv4Addr, now_ms: i64) -> Vec<Host> {
-        let names = self.given_out.lock().names_of(address, now_ms);
-        names.into_iter().map(Host::Name).collect()
+    /// Returns the hosts that the rules apply to: the host itself, or the names for which the
+    /// instance was given this address.
+    pub(crate) fn known_as(&self, host: &Host, now_ms: i64) -> Vec<Host> {
+        let names = match host {
+            Host::Address(IpAddr::V4(address)) => self.given_out.lock().names_of(*address, now_ms),
+            Host::Address(IpAddr::V6(_)) | Host::Name(_) => Vec::new(),
+        };
+        match names.is_empty() {
+            true => vec![host.clone()],
+            false => names.into_iter().map(Host::Name).collect(),
+        }
     }
 
     /// Sets new rules and cuts the open connections that they do not allow. Each token that is

@@ -165,7 +165,7 @@ impl Proxy {
         let Some((host, port)) = target(&request) else {
             return intercept::bad_request("CONNECT takes a host and a port");
         };
-        let names = self.names(&host);
+        let names = self.client.known_as(&host, self.service.world.uptime_ms());
         let policy = self.client.policy();
         let server = match of_hosts(&policy, &names) {
             Verdict::Block { rule } => {
@@ -194,18 +194,6 @@ impl Proxy {
             passage.carry(TlsRecords::new(TokioIo::new(upgraded)), server).await;
         });
         Response::new(body(Bytes::new()))
-    }
-
-    /// Returns the hosts that the rules apply to: for an address that was given out for names, the
-    /// names.
-    fn names(&self, host: &Host) -> Vec<Host> {
-        let given = match host {
-            Host::Address(IpAddr::V4(address)) => {
-                self.client.names_of(*address, self.service.world.uptime_ms())
-            }
-            _ => Vec::new(),
-        };
-        if given.is_empty() { vec![host.clone()] } else { given }
     }
 
     async fn forward(&self, mut request: Request<Lingering<Incoming>>) -> Response<Body> {

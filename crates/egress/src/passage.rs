@@ -79,7 +79,8 @@ impl Passage {
             }
             Seen::Http if rules.has_lists() || !rules.routing.is_empty() => {
                 drop(server);
-                let to = To { host: self.aim.host.clone(), port: self.aim.port, is_tls: false };
+                let Aim { host, port, names, .. } = self.aim.clone();
+                let to = To { host, names, port, is_tls: false };
                 self.requests(stream, &policy, to, Kind::AnyRequests).await;
             }
             Seen::Odd if rules.has_lists() => self.refuse(&stream, &self.aim.host, ODD),
@@ -116,10 +117,10 @@ impl Passage {
         looks: bool,
     ) {
         let Aim { arrival, host, port, names } = self.aim.clone();
-        let hosts = match (&name, arrival) {
-            (Some(name), Arrival::Proxy) => [names.as_slice(), std::slice::from_ref(name)].concat(),
-            (Some(name), Arrival::Transparent) => vec![name.clone()],
-            (None, _) => names,
+        let known_as = name.as_ref().map_or_else(|| names.clone(), |name| vec![name.clone()]);
+        let hosts = match arrival {
+            Arrival::Proxy if name.is_some() => [names, known_as.clone()].concat(),
+            Arrival::Proxy | Arrival::Transparent => known_as.clone(),
         };
         let named = name.unwrap_or_else(|| host.clone());
         let target = if arrival == Arrival::Proxy { host } else { named.clone() };
@@ -128,7 +129,7 @@ impl Passage {
             Verdict::Pass if !looks => self.bytes(stream, server, policy, hosts, &target).await,
             Verdict::Pass | Verdict::Look => {
                 drop(server);
-                let to = To { host: named, port, is_tls: true };
+                let to = To { host: named, names: known_as, port, is_tls: true };
                 self.requests(stream, policy, to, Kind::Requests).await;
             }
         }
@@ -199,7 +200,7 @@ impl Passage {
         to: To,
         kind: Kind,
     ) {
-        let entry = Entry { arrival: self.aim.arrival, hosts: vec![to.host.clone()], kind };
+        let entry = Entry { arrival: self.aim.arrival, hosts: to.names.clone(), kind };
         let Some(passing) = self.client.pass(policy, entry) else { return stream.reset() };
         let shared = Arc::clone(&self.service.intercept);
         let client = Arc::clone(&self.client);

@@ -44,9 +44,6 @@ pub(crate) async fn serve(service: Arc<Service>, stream: TcpStream, address: Ipv
 
 fn aim(service: &Service, client: &Client, original: SocketAddrV4) -> Aim {
     let host = Host::Address(IpAddr::V4(*original.ip()));
-    let mut names = client.names_of(*original.ip(), service.world.uptime_ms());
-    if names.is_empty() {
-        names.push(host.clone());
-    }
+    let names = client.known_as(&host, service.world.uptime_ms());
     Aim { arrival: Arrival::Transparent, host, port: original.port(), names }
 }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use types::egress::EgressDecision;
 use types::kinds::network::ProxyTarget;
+use types::parts::hosts::Host;
 
 /// Handles the requests of one connection.
 pub(super) struct Exchange {
@@ -93,7 +94,11 @@ impl Exchange {
             Err(refusal) => return refusal.answer(),
         };
         let asked = (parts.method.to_string(), parts.uri.path().to_owned());
-        match self.pass(parts, (body, upgrade), &target, under_way).await {
+        let names = match to {
+            Some(to) if to.host == target.host => to.names.clone(),
+            _ => self.client.known_as(&target.host, self.shared.world.uptime_ms()),
+        };
+        match self.pass(parts, (body, upgrade), (&target, names), under_way).await {
             Ok(response) => response,
             Err(refusal) => {
                 if let Some(note) = refusal.note(&target.host, target.port) {
@@ -113,12 +118,13 @@ impl Exchange {
         &self,
         mut parts: Parts,
         (incoming, upgrade): (Lingering<Incoming>, Option<Upgrade>),
-        target: &Target,
+        (target, names): (&Target, Vec<Host>),
         under_way: UnderWay,
     ) -> Result<Response<Body>, Refusal> {
         let policy = self.client.policy();
         let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
-        let asked = Asked { host: target.host.clone(), method: parts.method.clone(), path };
+        let (host, method) = (target.host.clone(), parts.method.clone());
+        let asked = Asked { host, names, method, path };
         if let Some(rule) = asked.rule_against(&policy) {
             return Err(Refusal::Blocked { rule });
         }

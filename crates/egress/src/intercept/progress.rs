@@ -94,6 +94,9 @@ pub(super) struct Leash {
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) host: Host,
+    /// The hosts that the lists apply to: the host itself, or the names that its address was given
+    /// out for.
+    pub(super) names: Vec<Host>,
     pub(super) method: Method,
     /// With its query, as the program wrote it.
     pub(super) path: String,
@@ -159,15 +162,16 @@ impl Leash {
 }
 
 impl Asked {
-    /// Returns the rule that forbids the request, if there is one.
+    /// Returns the rule that forbids the request, if there is one. Each of the names must pass.
     pub(super) fn rule_against(&self, policy: &Policy) -> Option<String> {
-        match policy.of_request(&self.host, &self.method, &self.path) {
+        self.names.iter().find_map(|name| match policy.of_request(name, &self.method, &self.path) {
             RequestVerdict::Block { rule } => Some(rule),
             RequestVerdict::Pass { .. } => None,
-        }
+        })
     }
 
-    /// Returns the rules that add something to the request.
+    /// Returns the rules that add something to the request. They go by the host that it names: a
+    /// secret that is for a name is not sent to whoever has the address.
     pub(super) fn routes<'a>(
         &self,
         policy: &'a Policy,

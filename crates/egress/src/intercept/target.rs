@@ -12,6 +12,9 @@ use types::parts::hosts::Host;
 #[derive(Debug, Clone)]
 pub(crate) struct To {
     pub(crate) host: Host,
+    /// The hosts that the rules apply to: the host itself, or the names that its address was given
+    /// out for.
+    pub(crate) names: Vec<Host>,
     pub(crate) port: u16,
     pub(crate) is_tls: bool,
 }
@@ -56,7 +59,7 @@ impl Target {
         }
         let written = written(&host, port);
         let port = match to {
-            Some(to) if to.host == host => to.port,
+            Some(to) if to.host == host || (to.is_tls && to.names.contains(&host)) => to.port,
             Some(to) if to.is_tls => return Err(Refusal::Misdirected { host: to.host.clone() }),
             Some(to) => port.unwrap_or(to.port),
             None => port.unwrap_or(if is_tls { 443 } else { 80 }),
@@ -104,7 +107,14 @@ mod tests {
 
     #[test]
     fn the_request_says_whom_it_is_for() {
-        let to = |is_tls| To { host: Host::parse("a.b").unwrap(), port: 8443, is_tls };
+        let named = |host: &str, names: &[&str], is_tls| To {
+            host: Host::parse(host).unwrap(),
+            names: names.iter().map(|name| Host::parse(name).unwrap()).collect(),
+            port: 8443,
+            is_tls,
+        };
+        let to = |is_tls| named("a.b", &["a.b"], is_tls);
+        let unnamed = named("192.0.2.1", &["a.b", "e.f"], true);
         let v1 = Version::HTTP_11;
         let of = |parts: &Parts, to: Option<&To>| {
             let target = Target::of(parts, to, &Scheme::HTTP);
@@ -118,6 +128,10 @@ mod tests {
             ("/", &["A.b"][..], Some(&tls), is("a.b", 8443, "a.b")),
             ("/", &["a.b:99"], Some(&tls), is("a.b", 8443, "a.b:99")),
             ("/", &["c.d"], Some(&tls), None),
+            // TLS to an address without a name: also for the names that it was given out for.
+            ("/", &["192.0.2.1"], Some(&unnamed), is("192.0.2.1", 8443, "192.0.2.1")),
+            ("/", &["e.f:99"], Some(&unnamed), is("e.f", 8443, "e.f:99")),
+            ("/", &["c.d"], Some(&unnamed), None),
             ("/", &["c.d"], Some(&plain), is("c.d", 8443, "c.d")),
             ("/", &["c.d:81"], Some(&plain), is("c.d", 81, "c.d:81")),
             // The request's URI counts, not the header next to it.

@@ -5,7 +5,10 @@ mod streams;
 mod waiting;
 
 use crate::policy::Policy;
-use lab::{Lab, name, request, request_one};
+use hyper_util::rt::TokioIo;
+use lab::{Lab, Program, name, request, request_one};
+use std::net::Ipv4Addr;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use types::egress::{EgressDecision, EgressRules};
 use types::kinds::network::ProxyTarget;
 use types::parts::{Sensitive, TextMap};
@@ -138,6 +141,59 @@ async fn a_connection_is_for_one_host() {
     let page = browser.fetch(request_one("GET", "http://inside/", "")).await;
     assert_eq!((page.status, page.error()), (403, "firewall_blocked"));
     assert!(lab.dialed().is_empty());
+}
+
+/// Asks for an address, on a connection to it and through the proxy, and checks the answers.
+async fn check_address(lab: &Lab, (method, address, status): (&str, Ipv4Addr, u16)) {
+    let uri = format!("http://{address}/");
+    let mut browser = lab.browse_plain(&address.to_string()).await;
+    let page = browser.fetch(request_one(method, &uri, "")).await;
+    assert_eq!(page.status, status, "{method} {uri} {}", page.text);
+    let mut browser = Program::one(TokioIo::new(lab.proxy())).await;
+    let page = browser.fetch(request(method, &uri, "")).await;
+    assert_eq!(page.status, status, "{method} {uri} {}", page.text);
+}
+
+#[tokio::test]
+async fn an_address_is_judged_by_the_names_it_was_given_out_for() {
+    let forbidden_domains = list(&["POST:api.test", "closed.test"]);
+    let lab = Lab::new(EgressRules { forbidden_domains, ..EgressRules::default() });
+    let [one, both, none] = [1, 2, 3].map(|last| Ipv4Addr::new(192, 0, 2, last));
+    let now = lab.shared.world.uptime_ms();
+    lab.client.gave_out("api.test", &[one, both], now, i64::MAX);
+    lab.client.gave_out("closed.test", &[both], now, i64::MAX);
+    for address in [one, both, none] {
+        lab.plain_site(&address.to_string()).await;
+    }
+    lab.site("api.test", &["http/1.1"]).await;
+    for case in [
+        ("POST", one, 403),
+        ("GET", one, 200),
+        ("GET", both, 403),
+        ("POST", both, 403),
+        ("POST", none, 200),
+    ] {
+        check_address(&lab, case).await;
+    }
+    lab.client.set_policy(Policy::compile(EgressRules {
+        allowed_domains: list(&["api.test"]),
+        ..EgressRules::default()
+    }));
+    for case in [("POST", one, 200), ("GET", both, 403), ("GET", none, 403)] {
+        check_address(&lab, case).await;
+    }
+    // It says nothing about whom it is for.
+    let mut stream = lab.open(&one.to_string(), false);
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert!(said.contains(" 200 OK"), "{said}");
+    // TLS that names nobody.
+    let mut browser = lab.browse(&one.to_string(), "http/1.1").await;
+    let page = browser.fetch(request_one("GET", "https://api.test/", "")).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    let page = browser.fetch(request_one("GET", "https://closed.test/", "")).await;
+    assert_eq!((page.status, page.error()), (421, "misdirected_request"));
 }
 
 /// Asks for a path of a host that fails, with TLS or without, and checks the status and the code

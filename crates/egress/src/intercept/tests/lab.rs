@@ -160,7 +160,8 @@ impl Lab {
     /// Opens a connection of the program that leads to `host`.
     pub(super) fn open(&self, host: &str, is_tls: bool) -> DuplexStream {
         let (program, ours) = duplex(64 << 10);
-        let to = To { host: name(host), port: if is_tls { 443 } else { 80 }, is_tls };
+        let names = self.client.known_as(&name(host), self.shared.world.uptime_ms());
+        let to = To { host: name(host), names, port: if is_tls { 443 } else { 80 }, is_tls };
         tokio::spawn(serve(Arc::clone(&self.shared), Arc::clone(&self.client), ours, to));
         program
     }
