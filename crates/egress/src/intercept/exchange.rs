@@ -321,14 +321,18 @@ impl Exchange {
     }
 }
 
+/// The methods that hosts answer with the request itself, which some take in any case.
+const SHOW: [&str; 2] = ["TRACE", "TRACK"];
+
 /// Returns the rules that add something. A request that an upstream may echo back unchanged gets
 /// nothing added.
 fn routes<'a>(policy: &'a Policy, asked: &Asked) -> Result<Vec<&'a ProxyTarget>, Refusal> {
     let routes: Vec<&ProxyTarget> = asked.routes(policy).collect();
+    let is_shown = SHOW.iter().any(|method| asked.method.as_str().eq_ignore_ascii_case(method));
     match asked.method {
         Method::CONNECT => Err(Refusal::Method("a connection within a connection is not made")),
-        Method::TRACE if !routes.is_empty() => {
-            Err(Refusal::Method("TRACE would show what is added to requests to this host"))
+        _ if is_shown && !routes.is_empty() => {
+            Err(Refusal::Method("this method would show what is added to requests to this host"))
         }
         _ => Ok(routes),
     }

@@ -277,8 +277,10 @@ async fn nothing_is_added_to_what_shows_it() {
     let lab = Lab::new(rules());
     lab.site("api.test", &["http/1.1"]).await;
     let mut browser = lab.browse("api.test", "http/1.1").await;
-    let page = browser.fetch(request_one("TRACE", "https://api.test/", "")).await;
-    assert_eq!((page.status, page.error()), (405, "method_not_allowed"));
+    for method in ["TRACE", "trace", "Track"] {
+        let page = browser.fetch(request_one(method, "https://api.test/", "")).await;
+        assert_eq!((page.status, page.error()), (405, "method_not_allowed"), "{method}");
+    }
     assert!(lab.dialed().is_empty());
     // No key is on disk.
     for folder in lab.folders() {
