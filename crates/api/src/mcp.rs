@@ -8,6 +8,7 @@ use crate::http::call::{Call, Person, Raw};
 use crate::http::error::Error;
 use crate::http::reply::Answer;
 use crate::openapi;
+use crate::routes::uploads::UPLOAD_URL;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -86,7 +87,7 @@ fn input(operation: &Value, document: &Value) -> JsonObject {
         if place == "path" {
             required.push(json!(name));
         }
-        properties.insert(name.to_owned(), parameter["schema"].clone());
+        properties.insert(name.to_owned(), described(parameter));
     }
     if let Some(body) = operation.pointer("/requestBody/content/application~1json/schema") {
         properties.insert("body".into(), body.clone());
@@ -102,6 +103,15 @@ fn input(operation: &Value, document: &Value) -> JsonObject {
         "components": {"schemas": definitions},
     });
     schema.as_object().cloned().unwrap_or_default()
+}
+
+/// Returns the schema of a parameter together with its description, which OpenAPI keeps beside it.
+fn described(parameter: &Value) -> Value {
+    let mut schema = parameter["schema"].clone();
+    if let (Value::Object(members), Some(text)) = (&mut schema, parameter.get("description")) {
+        members.insert("description".into(), text.clone());
+    }
+    schema
 }
 
 /// Collects the schemas that a schema refers to, directly or indirectly.
@@ -135,7 +145,8 @@ impl ServerHandler for Tools {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("holm", env!("CARGO_PKG_VERSION")))
             .with_instructions(
-                "Manages the workspaces of a Holm installation with the rights of the given credentials.",
+                "Manages the workspaces of a Holm installation with the rights of the given credentials. \
+                 A tool that is called with `upload` answers with `uploadUrl`: send the sources there with PUT.",
             )
     }
 
@@ -169,19 +180,24 @@ impl Tools {
     async fn send(&self, request: Request<Body>) -> CallToolResult {
         let Ok(response) = self.operations.clone().oneshot(request).await;
         let failed = !response.status().is_success();
+        let [upload_url, _] = UPLOAD_URL;
+        let upload_url = response.headers().get(upload_url).and_then(|url| url.to_str().ok());
+        let upload_url = upload_url.map(Value::from);
         let Ok(body) = response.into_body().collect().await else {
             return CallToolResult::structured_error(json!({"error": "the answer broke off"}));
         };
         // Clients accept only objects.
-        let value = match value_in(&body.to_bytes()) {
+        let mut members = match value_in(&body.to_bytes()) {
             Value::Null if !failed => return CallToolResult::success(Vec::new()),
-            value @ Value::Object(_) => value,
-            value => json!({"data": value}),
+            Value::Object(members) => members,
+            value => Map::from_iter([("data".to_owned(), value)]),
         };
+        // A tool's answer has no headers, and nobody can upload anything without the address.
+        members.extend(upload_url.map(|url| ("uploadUrl".to_owned(), url)));
         if failed {
-            CallToolResult::structured_error(value)
+            CallToolResult::structured_error(members.into())
         } else {
-            CallToolResult::structured(value)
+            CallToolResult::structured(members.into())
         }
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use store::Tx;
 
 /// The neutral header name and that of the published clients.
-const UPLOAD_URL: [HeaderName; 2] = [
+pub(crate) const UPLOAD_URL: [HeaderName; 2] = [
     HeaderName::from_static("x-blaxel-upload-url"),
     HeaderName::from_static("x-service-upload-url"),
 ];

@@ -4,7 +4,7 @@ use crate::common::{Answer, Cloud};
 use http::Method;
 use serde_json::{Value, json};
 
-async fn speak(cloud: &Cloud, key: &str, message: Value) -> Answer {
+pub(crate) async fn speak(cloud: &Cloud, key: &str, message: Value) -> Answer {
     let bearer = format!("Bearer {key}");
     let headers = [
         ("authorization", bearer.as_str()),
@@ -15,7 +15,7 @@ async fn speak(cloud: &Cloud, key: &str, message: Value) -> Answer {
     cloud.raw(Method::POST, "/v0/mcp", &headers, message.to_string().into_bytes()).await
 }
 
-fn call(tool: &str, arguments: Value) -> Value {
+pub(crate) fn call(tool: &str, arguments: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
 }
 
@@ -29,7 +29,9 @@ async fn every_operation_is_a_tool_that_can_be_called() {
     let listed =
         speak(&cloud, &key, json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await.ok();
     let tools = listed["result"]["tools"].as_array().unwrap();
-    assert!(tools.iter().any(|tool| tool["name"] == "CreateAgent"), "{}", tools.len());
+    let create = tools.iter().find(|tool| tool["name"] == "CreateAgent").unwrap();
+    let upload = &create["inputSchema"]["properties"]["upload"];
+    assert!(upload["description"].as_str().unwrap().contains("upload address"), "{upload}");
     let body = json!({"metadata": {"name": "one"}, "spec": {}});
     let made = speak(&cloud, &key, call("CreateAgent", json!({"workspace": "main", "body": body})))
         .await

@@ -21,6 +21,8 @@ use types::wire::{CreateImageAnswer, CreateImageRequest};
 
 /// Length of the secret in an upload address; it has 260 bits.
 const SECRET_CHARACTERS: usize = 52;
+/// Says where the address for the sources is. Tools of the management API answer without headers.
+const UPLOAD_MESSAGE: &str = "upload the sources to the address in `X-Blaxel-Upload-Url`, which a tool answers as `uploadUrl`";
 /// Path on this server to which sources are uploaded.
 pub const UPLOADS_PATH: &str = "/v0/uploads";
 
@@ -99,7 +101,7 @@ pub fn image(
     let answer = CreateImageAnswer {
         build: Some(true),
         image: None,
-        message: Some("upload the sources to the address in `X-Blaxel-Upload-Url`".to_owned()),
+        message: Some(UPLOAD_MESSAGE.to_owned()),
         name: Some(request.name.clone()),
         resource_type: Some(request.resource_type.clone()),
     };

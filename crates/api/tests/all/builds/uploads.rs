@@ -1,6 +1,7 @@
 //! Upload addresses: who owns them, how long they work, and what is sent there.
 
-use super::{DEPLOYED, Stage, address, agent, stage};
+use super::{DEPLOYED, Stage, address, agent, quick, stage, stage_on};
+use crate::mcp::{call, speak};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request};
@@ -166,4 +167,25 @@ async fn no_made_up_address_finds_or_breaks_anything() {
         assert_eq!(answer.status, 405);
     }
     assert_eq!(stage.upload(&path, "an app").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_tool_answers_the_address() {
+    for postgres in [false, true] {
+        let stage = stage_on(quick(), postgres).await;
+        let image = json!({"name": "i", "resourceType": "agent"});
+        for (tool, arguments) in [
+            ("CreateImage", json!({"upload": true, "body": image})),
+            ("CreateAgent", json!({"upload": true, "body": agent()})),
+            ("UpdateAgent", json!({"upload": true, "agentName": "a", "body": agent()})),
+        ] {
+            let told = speak(&stage.cloud, &stage.cloud.first.api_key, call(tool, arguments)).await;
+            let told = told.ok()["result"].clone();
+            let url = told["structuredContent"]["uploadUrl"].as_str().expect("an address");
+            // Some clients read only the text.
+            assert!(told["content"][0]["text"].as_str().expect("a text").contains(url), "{told}");
+            let at = url.strip_prefix("http://localhost:8080").expect("the server's own");
+            assert_eq!(stage.upload(at, "an app").await.status, 200, "{tool}");
+        }
+    }
 }
