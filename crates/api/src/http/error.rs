@@ -1,6 +1,7 @@
 //! Why a request was not served, and the only place that turns decisions into statuses.
 
 use crate::http::malformed::{LogsRule, Malformed, MetricsRule, ModelUsageRule};
+use crate::http::operation::Line;
 use auth::Denied;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -193,9 +194,9 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
 }
 
 /// Returns members of the error body that only some decisions have.
-fn more(decision: &Decision, status: StatusCode) -> Map<String, Value> {
+fn more(decision: &Decision, status: StatusCode, form: ProblemsForm) -> Map<String, Value> {
     let more = match decision {
-        Decision::Invalid(problems) => json!({"details": problems}),
+        Decision::Invalid(problems) => json!({"details": form.write(problems)}),
         Decision::Exists { .. } => json!({"status_code": status.as_u16()}),
         Decision::InvalidImage(unknown) => {
             json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
@@ -276,8 +277,39 @@ fn denied_case(denied: &Denied) -> (StatusCode, &'static str) {
     }
 }
 
+/// The form in which an answer has the problems of a body, in `details`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProblemsForm {
+    List,
+    /// `{"problems": […]}`, for operations whose errors have a schema with an object there: published
+    /// clients read no list.
+    Object,
+}
+
+impl ProblemsForm {
+    pub(crate) fn of(line: &Line) -> Self {
+        match line.id.as_str() {
+            "CreateSandbox" => Self::Object,
+            _ => Self::List,
+        }
+    }
+
+    fn write(self, problems: &Problems) -> Value {
+        match self {
+            Self::List => json!(problems),
+            Self::Object => json!({"problems": problems}),
+        }
+    }
+}
+
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
+        self.answer(ProblemsForm::List)
+    }
+}
+
+impl Error {
+    pub(crate) fn answer(self, form: ProblemsForm) -> Response {
         let (status, name) = self.case();
         self.log_failure(status);
         let decision = match &self {
@@ -288,7 +320,7 @@ impl IntoResponse for Error {
             error: name.into(),
             code: i64::from(status.as_u16()),
             message: self.message(),
-            more: decision.map(|decision| more(decision, status)).unwrap_or_default(),
+            more: decision.map(|decision| more(decision, status, form)).unwrap_or_default(),
         };
         let mut response = Response::new(Body::from(control::json::bytes(&body)));
         *response.status_mut() = status;

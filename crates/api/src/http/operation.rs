@@ -3,11 +3,11 @@
 
 use crate::app::App;
 use crate::http::call::{Call, Input, Query, Who};
-use crate::http::error::Error;
+use crate::http::error::{Error, ProblemsForm};
 use crate::http::reply::Answer;
 use crate::http::sent;
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::Method;
 use schemars::{Schema, SchemaGenerator};
 use std::future::Future;
@@ -124,7 +124,7 @@ impl Operation {
 
     pub(crate) async fn answer(self: Arc<Self>, app: App, request: Request) -> Response {
         let answer = (self.handler.run)(app, Arc::clone(&self), request).await;
-        answer.unwrap_or_else(IntoResponse::into_response)
+        answer.unwrap_or_else(|error| error.answer(ProblemsForm::of(&self.line)))
     }
 }
 

@@ -321,6 +321,19 @@ async fn every_list_refuses_wrong_questions_and_survives_odd_ones() {
 }
 
 #[tokio::test]
+async fn only_a_refused_sandbox_has_its_problems_in_an_object() {
+    let cloud = Cloud::start().await;
+    let wrong = json!({"metadata": {"name": "Not One"}, "spec": {}});
+    let sandbox = cloud.post("/v0/sandboxes", wrong.clone()).await;
+    let problem = &sandbox.body["details"]["problems"][0];
+    assert_eq!(problem["field"], "metadata.name", "{}", sandbox.body);
+    assert!(problem["message"].is_string(), "{}", sandbox.body);
+    sandbox.refused(400);
+    let agent = cloud.post("/v0/agents", wrong).await;
+    assert_eq!(agent.body["details"][0]["field"], "metadata.name", "{}", agent.body);
+}
+
+#[tokio::test]
 async fn a_changed_cursor_opens_nothing() {
     let cloud = Cloud::start().await;
     for name in ["a", "b", "c"] {
