@@ -8,7 +8,7 @@ use crate::http::idempotency;
 use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::{Line, Needs, Operation};
-use crate::http::query::NoQuery;
+use crate::http::query::{NoQuery, parse_query};
 use admission::{Connection, Room};
 use auth::{Identity, Member};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
@@ -445,22 +445,4 @@ fn named_workspace(path: &Path, line: &Line, query: &str) -> Option<String> {
     }
     let named = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "workspace");
     named.map(|(_, value)| value.into_owned()).filter(|name| !name.is_empty())
-}
-
-fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
-    let given = given(query)?;
-    let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(given.as_bytes()));
-    serde_path_to_error::deserialize(pairs).map_err(|error| {
-        Malformed::Query { name: error.path().to_string(), why: error.inner().to_string() }.into()
-    })
-}
-
-/// Removes parameters with empty values, which clients send to mean "not given".
-fn given(query: &str) -> Result<String, Error> {
-    let pairs = form_urlencoded::parse(query.as_bytes());
-    if pairs.clone().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
-        return Err(Malformed::QueryNul.into());
-    }
-    let given = pairs.filter(|(_, value)| !value.is_empty());
-    Ok(form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish())
 }

@@ -22,6 +22,8 @@ pub enum Malformed {
     QueryNul,
     #[error("query parameter `{name}`: {why}")]
     Query { name: String, why: String },
+    #[error("query parameter `{name}` is given more than once")]
+    QueryTwice { name: String },
     #[error("`Idempotency-Key` must be 1 to {max} visible ASCII characters")]
     IdempotencyKey { max: usize },
     #[error("`If-Match` must be the `ETag` of an answer, such as `\"3\"`")]
@@ -69,6 +71,8 @@ pub enum LogsRule {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricsRule {
     #[error("`{name}` is required: an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`")]
+    NoTime { name: &'static str },
+    #[error("`{name}` must be an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`")]
     Time { name: &'static str },
     #[error("`endTime` must be after `startTime`")]
     Window,

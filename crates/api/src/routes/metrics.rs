@@ -74,7 +74,7 @@ fn length_s(window: &Window) -> i64 {
 
 fn utc(name: &'static str, text: Option<&str>) -> Result<Timestamp, MetricsRule> {
     let rule = || MetricsRule::Time { name };
-    let text = text.ok_or_else(rule)?;
+    let text = text.ok_or(MetricsRule::NoTime { name })?;
     if !(text.ends_with('Z') || text.ends_with("+00:00")) {
         return Err(rule());
     }

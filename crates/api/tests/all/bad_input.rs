@@ -321,6 +321,26 @@ async fn every_list_refuses_wrong_questions_and_survives_odd_ones() {
 }
 
 #[tokio::test]
+async fn a_refused_question_names_what_is_wrong_and_what_would_be_right() {
+    let cloud = Cloud::start().await;
+    let metrics = format!("/v0/accounts/{}/metrics", cloud.first.account);
+    let (logs, whole) = ("/v0/observability/logs", "must be a whole number");
+    for (path, query, parameter, why) in [
+        ("/v0/sandboxes", "limit=1&limit=2", "`limit`", "is given more than once"),
+        ("/v0/sandboxes", "limit=x", "`limit`", whole),
+        (logs, "limit=x", "`limit`", whole),
+        (logs, "offset=99999999999999999999", "`offset`", whole),
+        (&metrics, "endTime=2026-04-16T00:00:00Z", "`startTime`", "is required"),
+        (&metrics, "startTime=x", "`startTime`", "must be an RFC 3339 time in UTC"),
+        (&metrics, "startTime=2026-04-16T00:00:00%2B02:00", "`startTime`", "must be an RFC 3339"),
+    ] {
+        let path = format!("{path}?{query}");
+        let message = cloud.get(&path).await.refused(400);
+        assert!(message.contains(parameter) && message.contains(why), "{path}: {message}");
+    }
+}
+
+#[tokio::test]
 async fn only_a_refused_sandbox_has_its_problems_in_an_object() {
     let cloud = Cloud::start().await;
     let wrong = json!({"metadata": {"name": "Not One"}, "spec": {}});
