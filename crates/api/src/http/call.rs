@@ -5,6 +5,7 @@ use crate::http::bodies::{self, Gathered};
 use crate::http::error::Error;
 use crate::http::headers;
 use crate::http::idempotency;
+use crate::http::json_body::{json, typed};
 use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::{Line, Needs, Operation};
@@ -228,7 +229,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Body<T> {
     }
 
     fn read(raw: &[u8], _: &Path, _: &World, checker: &OnceLock<Checker>) -> Result<Self, Error> {
-        typed(json(raw)?, checker).map(Self)
+        typed(&|| json(raw), checker).map(Self)
     }
 }
 
@@ -249,9 +250,12 @@ impl<K: Kind> Input for Wish<K> {
         world: &World,
         checker: &OnceLock<Checker>,
     ) -> Result<Self, Error> {
-        let mut value = json(raw)?;
-        name_wish::<K>(&mut value, path, world);
-        typed(value, checker).map(Self)
+        let named = || {
+            let mut value = json(raw)?;
+            name_wish::<K>(&mut value, path, world);
+            Ok(value)
+        };
+        typed(&named, checker).map(Self)
     }
 }
 
@@ -273,43 +277,6 @@ fn name_wish<K: Kind>(value: &mut Value, path: &Path, world: &World) {
         Naming::Caller => return,
     };
     members.insert((*last).into(), Value::String(name));
-}
-
-pub(crate) fn json(raw: &[u8]) -> Result<Value, Error> {
-    if raw.is_empty() {
-        return Err(Malformed::NoBody.into());
-    }
-    let value: Value = serde_json::from_slice(raw)
-        .map_err(|error| Malformed::NotJson { line: error.line(), column: error.column() })?;
-    if holds_nul(&value) {
-        return Err(Malformed::BodyNul.into());
-    }
-    Ok(value)
-}
-
-/// Returns whether a value contains a NUL character. PostgreSQL cannot store it, and refusing it
-/// everywhere keeps both databases alike.
-fn holds_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(holds_nul),
-        Value::Object(members) => {
-            members.iter().any(|(name, value)| name.contains('\0') || holds_nul(value))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-fn typed<T: DeserializeOwned + JsonSchema>(
-    value: Value,
-    checker: &OnceLock<Checker>,
-) -> Result<T, Error> {
-    checker.get_or_init(Checker::of::<T>).check(&value)?;
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let mut problems = types::Problems::default();
-        problems.add(error.path().to_string(), format!("cannot be read: {}", error.inner()));
-        Error::from(problems)
-    })
 }
 
 /// A request whose caller is known and whose body has arrived, before anything is parsed into the

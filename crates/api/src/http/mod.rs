@@ -7,6 +7,7 @@ pub(crate) mod error;
 pub(crate) mod harden;
 pub(crate) mod headers;
 pub(crate) mod idempotency;
+pub(crate) mod json_body;
 pub(crate) mod limits;
 pub(crate) mod listed;
 pub(crate) mod lists;

@@ -5,9 +5,10 @@
 
 use crate::app::App;
 use crate::http::bodies::gather;
-use crate::http::call::{Credentials, Who, json, note_sign_in};
+use crate::http::call::{Credentials, Who, note_sign_in};
 use crate::http::error::Error;
 use crate::http::headers;
+use crate::http::json_body::json;
 use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::Needs;

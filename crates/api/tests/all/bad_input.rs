@@ -341,6 +341,21 @@ async fn a_refused_question_names_what_is_wrong_and_what_would_be_right() {
 }
 
 #[tokio::test]
+async fn a_whole_number_may_be_written_with_a_point() {
+    let cloud = Cloud::start().await;
+    let sandbox = |memory: &str| {
+        let wish = format!(r#"{{"spec": {{"runtime": {{"memory": {memory}}}}}}}"#);
+        serde_json::from_str::<Value>(&wish).unwrap()
+    };
+    let made = cloud.post("/v0/sandboxes", sandbox("512.0")).await.ok();
+    assert_eq!(made["spec"]["runtime"]["memory"].as_i64(), Some(512), "{made}");
+    for wrong in ["512.5", "1e300"] {
+        let message = cloud.post("/v0/sandboxes", sandbox(wrong)).await.refused(400);
+        assert!(message.contains("`spec.runtime.memory`"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn only_a_refused_sandbox_has_its_problems_in_an_object() {
     let cloud = Cloud::start().await;
     let wrong = json!({"metadata": {"name": "Not One"}, "spec": {}});
