@@ -56,7 +56,7 @@ impl Context {
 
     /// Checks that a named region is one of this installation's. Published clients write `auto` for
     /// "any".
-    pub(crate) fn require_region(&self, region: Option<&str>, field: &str) -> Result<(), Error> {
+    pub fn require_region(&self, region: Option<&str>, field: &str) -> Result<(), Error> {
         let regions = &self.control.settings.regions;
         let names: Vec<&str> = regions.iter().filter_map(|region| region.name.as_deref()).collect();
         match region {

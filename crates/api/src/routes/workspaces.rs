@@ -66,6 +66,7 @@ pub(crate) async fn create(
         .once(move |tx| {
             let made = workspaces::create(tx, &who, new.clone())?;
             let context = Context { control: control.clone(), member: as_admin(&who, &made) };
+            context.require_region(made.region.as_deref(), "region")?;
             workspace_defaults::create_missing(&context, tx)?;
             Ok::<_, Error>(shown(made))
         })

@@ -38,6 +38,12 @@ async fn a_workspace_belongs_to_who_made_it_and_goes_with_everything_in_it() {
         );
         assert_eq!(renamed["runtime"]["sandbox"]["disableProcessLogging"], true);
         cloud.put("/v0/workspaces/team", json!({"name": "other"})).await.refused(400);
+        let elsewhere = json!({"name": "far", "region": "mars"});
+        let message = cloud.post("/v0/workspaces", elsewhere).await.refused(400);
+        assert!(message.contains("`region` must be a region"), "{message}");
+        cloud.get("/v0/workspaces/far").await.refused(404);
+        cloud.post("/v0/workspaces", json!({"name": "near", "region": "local"})).await.ok();
+        cloud.delete("/v0/workspaces/near").await.ok();
         cloud.delete("/v0/workspaces/team").await.ok();
         cloud.get("/v0/workspaces/team").await.refused(404);
         cloud.get("/v0/agents?workspace=team").await.refused(403);
