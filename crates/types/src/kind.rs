@@ -142,6 +142,8 @@ pub trait Kind:
     const NAMING: Naming = Naming::Caller;
     /// Path to the name in the wire form.
     const NAME_AT: &'static [&'static str] = &["metadata", "name"];
+    /// Path to the name in what some clients send instead. Empty if there is no other.
+    const NAME_ALSO_AT: &'static [&'static str] = &[];
     /// Kinds of the enclosing objects, outermost first: a token lives in a preview of a sandbox.
     const PARENTS: &'static [KindName] = Self::NAME.parents();
     /// True if earlier wishes are kept as revisions that can be restored.

@@ -259,9 +259,11 @@ impl<K: Kind> Input for Wish<K> {
     }
 }
 
-/// Adds the name from the path, or one that the server makes, if the body has none.
+/// Adds the name that the body has elsewhere, the one from the path, or one that the server makes, if
+/// the body has none in its place.
 fn name_wish<K: Kind>(value: &mut Value, path: &Path, world: &World) {
     let Some((last, steps)) = K::NAME_AT.split_last() else { return };
+    let elsewhere = name_elsewhere(value, K::NAME_ALSO_AT);
     let mut at = value;
     for step in steps {
         let Value::Object(members) = at else { return };
@@ -270,13 +272,21 @@ fn name_wish<K: Kind>(value: &mut Value, path: &Path, world: &World) {
     let Value::Object(members) = at else { return };
     let absent = members.get(*last).is_none_or(|name| name.is_null() || name.as_str() == Some(""));
     let of_an_object = path.0.len() > K::PARENTS.len();
-    let name = match K::NAMING {
+    let name = match (elsewhere, K::NAMING) {
         _ if !absent => return,
+        (Some(name), _) => name,
         _ if of_an_object => path.name().to_owned(),
-        Naming::Server { prefix } => format!("{prefix}-{}", world.random_text(10)),
-        Naming::Caller => return,
+        (None, Naming::Server { prefix }) => format!("{prefix}-{}", world.random_text(10)),
+        (None, Naming::Caller) => return,
     };
     members.insert((*last).into(), Value::String(name));
+}
+
+/// Returns the name at another place of the body, if the kind has one there.
+fn name_elsewhere(value: &Value, place: &[&str]) -> Option<String> {
+    let (first, rest) = place.split_first()?;
+    let found = rest.iter().try_fold(value.get(first)?, |at, step| at.get(step))?;
+    found.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// A request whose caller is known and whose body has arrived, before anything is parsed into the

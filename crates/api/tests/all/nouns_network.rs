@@ -53,6 +53,23 @@ async fn a_domain_says_what_proves_it_and_waits_for_the_proof() {
     assert_eq!(kept["spec"]["txtRecords"], spec["txtRecords"]);
 }
 
+#[tokio::test]
+async fn a_domain_may_be_named_in_the_spec_only() {
+    let cloud = Cloud::start().await;
+    let wish = json!({"spec": {"type": "previews", "domain": "example.com"}});
+    let made = cloud.post("/v0/customdomains", wish.clone()).await.ok();
+    assert_eq!(made["metadata"]["name"], "example.com", "{made}");
+    assert!(made["spec"].get("domain").is_none(), "{made}");
+    cloud.put(DOMAIN, wish).await.ok();
+    let message =
+        cloud.put(DOMAIN, json!({"spec": {"domain": "other.example"}})).await.refused(400);
+    assert!(message.contains("`metadata.name`"), "{message}");
+    cloud.put(DOMAIN, domain(json!({"domain": "example.com"}))).await.ok();
+    let message = cloud.put(DOMAIN, domain(json!({"domain": "a.example"}))).await.refused(400);
+    assert!(message.contains("`spec.domain`"), "{message}");
+    cloud.post("/v0/customdomains", json!({"spec": {"domain": ""}})).await.refused(400);
+}
+
 /// The edge reads these as the server's own, whoever has proven what.
 #[tokio::test]
 async fn nobody_registers_the_servers_own_names_or_gets_a_host_there() {

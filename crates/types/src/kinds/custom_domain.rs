@@ -78,6 +78,10 @@ pub struct CustomDomainSpec {
     /// Alternative to `domainType` that some clients send.
     #[serde(rename = "type")]
     pub older_domain_type: Option<DomainType>,
+    /// Alternative to `metadata.name` that some clients send.
+    #[serde(rename = "domain")]
+    #[schemars(length(max = 253))]
+    pub older_name: Option<String>,
     /// The preview that answers for hosts that no other preview has. An empty text removes it.
     #[schemars(length(max = 63))]
     pub fallback_preview_id: Option<String>,
@@ -115,6 +119,7 @@ pub struct State {
 
 impl Kind for CustomDomain {
     const NAME: KindName = KindName::CustomDomain;
+    const NAME_ALSO_AT: &'static [&'static str] = &["spec", "domain"];
 
     type State = State;
 
@@ -131,6 +136,8 @@ impl Kind for CustomDomain {
         };
         let well = names::is_dns_name(name) && !names::is_ip_like(name);
         problems.require(well, "metadata.name", message);
+        let same = self.spec.older_name.is_none();
+        problems.require(same, "spec.domain", "must equal `metadata.name`, or be left out");
     }
 
     fn check_change(&self, old: &Self, problems: &mut Problems) {
@@ -142,6 +149,8 @@ impl Kind for CustomDomain {
         let spec = &mut self.spec;
         keep(&mut spec.region, old.map(|old| &old.spec.region));
         spec.domain_type = spec.domain_type.or(spec.older_domain_type.take());
+        let name = &self.metadata.name;
+        spec.older_name.take_if(|domain| domain.is_empty() || domain == name);
         keep(&mut spec.domain_type, old.map(|old| &old.spec.domain_type));
         spec.domain_type.get_or_insert_default();
         spec.fallback_preview_id = spec.fallback_preview_id.take().filter(|id| !id.is_empty());
