@@ -2,7 +2,7 @@
 //! launches than its row.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::common::machine::{IMAGE, Pretended};
+use crate::common::machine::{IMAGE, Pretended, variable};
 use crate::common::snapshots::PretendedSnapshots;
 use crate::common::{Cloud, settings};
 use serde_json::{Value, json};
@@ -49,6 +49,26 @@ async fn a_disabled_sandbox_sleeps_as_soon_as_its_requests_have_ended() {
     until_tried_again(&machine).await;
     machine.busy.send_replace(false);
     until_rested(&machine, |rested| rested.last() == Some(&(instance.clone(), true))).await;
+}
+
+#[tokio::test]
+async fn a_new_sandbox_finds_whether_the_output_of_its_processes_is_kept() {
+    let machine = Arc::new(willing());
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    let said = async |launches: usize| {
+        let launched = machine.until_launched(launches).await;
+        variable(&launched[launches - 1], "SANDBOX_DISABLE_PROCESS_LOGGING")
+    };
+    cloud.post("/v0/sandboxes", sandbox()).await.ok();
+    assert_eq!(said(1).await, None);
+    let runtime = json!({"sandbox": {"disableProcessLogging": true}});
+    cloud.put("/v0/workspaces/main", json!({"runtime": runtime})).await.ok();
+    let mut second = sandbox();
+    second["metadata"]["name"] = json!("second");
+    second["spec"]["runtime"]["envs"] =
+        json!([{"name": "SANDBOX_DISABLE_PROCESS_LOGGING", "value": "false"}]);
+    cloud.post("/v0/sandboxes", second).await.ok();
+    assert_eq!(said(2).await.as_deref(), Some("true"));
 }
 
 #[tokio::test]

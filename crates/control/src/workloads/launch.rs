@@ -109,7 +109,7 @@ pub(super) fn of_wish(
         memory_mb: whole(runtime.memory.ok_or_else(|| engine::corrupt(id, "it has no memory"))?)?,
         storage_mb: runtime.storage_mb.map(whole).transpose()?,
         root: runtime.storage_mb.map(|_| root_of(id)),
-        environment: environment(context, wish, runtime.generation),
+        environment: environment(context, wish, runtime.generation, keeps_logs),
         keeps_logs,
         grace: Duration::from_secs(whole(wish.grace_s())?.into()),
         work: None,
@@ -128,10 +128,14 @@ fn environment(
     context: &Context,
     wish: &Sandbox,
     generation: Option<Generation>,
+    keeps_logs: bool,
 ) -> Vec<(String, String)> {
     let region = context.region(wish.spec.region.as_deref());
     let mut ours = wish.common_environment(context, region, generation);
     ours.push(("HOST", HOST.to_owned()));
+    if !keeps_logs {
+        ours.push(("SANDBOX_DISABLE_PROCESS_LOGGING", "true".to_owned()));
+    }
     let theirs = wish.spec.runtime.iter().flat_map(|runtime| runtime.envs.iter().flatten());
     let theirs =
         theirs.filter_map(|env| Some((env.name.clone()?, env.value.clone().unwrap_or_default())));
