@@ -1,10 +1,15 @@
 //! Drives in sandboxes, in the terms of the sandbox API.
 
+use crate::parts::limits::FILE_NAME_MAX;
 use crate::parts::{mount_place, names};
 use serde::{Deserialize, Serialize};
 
 const NAME_CHARS_MAX: usize = 128;
-const PATH_CHARS_MAX: usize = 512;
+const PATH_BYTES_MAX: usize = 512;
+/// What [`names::is_absolute_path`] asks for, with the limit of paths of drives.
+const PATH_RULE: &str = "must be an absolute path of at most 512 bytes without `..` and control \
+    characters, each name in it of at most 255 bytes";
+const _: () = assert!(PATH_BYTES_MAX == 512 && FILE_NAME_MAX == 255);
 
 /// A request to mount a drive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -89,13 +94,8 @@ impl DriveOrder {
 }
 
 fn check_path(name: &str, path: &str) -> Result<(), String> {
-    if path.len() > PATH_CHARS_MAX {
-        return Err(format!("`{name}` has at most {PATH_CHARS_MAX} bytes"));
-    }
-    if !names::is_absolute_path(path) {
-        return Err(format!("`{name}` {}", names::ABSOLUTE_PATH));
-    }
-    Ok(())
+    let fits = path.len() <= PATH_BYTES_MAX && names::is_absolute_path(path);
+    if fits { Ok(()) } else { Err(format!("`{name}` {PATH_RULE}")) }
 }
 
 #[cfg(test)]
@@ -119,6 +119,12 @@ mod tests {
         }
         assert!(!check(json!({"driveName": "a".repeat(129), "mountPath": "/a"})));
         assert!(!check(json!({"driveName": "a", "mountPath": format!("/{}", "a".repeat(512))})));
+        for path in ["a".to_owned(), "/a".repeat(257)] {
+            let order =
+                DriveOrder { drive_name: "a".into(), mount_path: path, ..DriveOrder::default() };
+            let refused = order.check().unwrap_err();
+            assert!(refused.contains("at most 512 bytes"), "{refused}");
+        }
         for wrong in ["-1", "x", "1000", "99999999999"] {
             assert!(!check(json!({"driveName": "a", "mountPath": "/a", "uidMap": wrong})));
         }
