@@ -215,7 +215,7 @@ async fn ensure(
         // The machine that keeps it runs the sandbox.
         return Ok(());
     }
-    let lost = deployed.then(|| lost(&case.held.wish));
+    let lost = deployed.then(|| lost(machine, &case.held));
     let Some(held) = claim(control, machine.name(), &id, (number, used), lost).await? else {
         return Ok(());
     };
@@ -276,13 +276,16 @@ fn restore_tunnel(control: &Control, id: &ResourceId) {
     control.workloads.tasks.spawn(async move { tunnels::restore(&of, &id).await });
 }
 
-/// Says what a sandbox loses with its instance.
-fn lost(wish: &Sandbox) -> &'static str {
-    match wish.spec.runtime.as_ref().and_then(|runtime| runtime.storage_mb) {
-        Some(_) => {
-            "the machine lost it; it starts anew, with the files on its disk and its volumes"
-        }
-        None => "the machine lost it, with all that was not on a volume; it starts anew",
+/// Says what a sandbox loses with its instance. The machine may lack the disk too: a row that was
+/// restored from a backup may be of a sandbox that was deleted since, with its disk.
+fn lost(machine: &dyn Machine, held: &Held<Sandbox>) -> &'static str {
+    let wants_disk =
+        held.wish.spec.runtime.as_ref().is_some_and(|runtime| runtime.storage_mb.is_some());
+    let disk = launch::root_of(&held.row.id);
+    let has_disk = || machine.volumes().is_some_and(|volumes| volumes.size_mb(&disk).is_some());
+    match wants_disk && has_disk() {
+        true => "the machine lost it; it starts anew, with the files on its disk and its volumes",
+        false => "the machine lost it, with all that was not on a volume; it starts anew",
     }
 }
 

@@ -4,6 +4,7 @@ use crate::common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use crate::common::volumes::PretendedVolumes;
 use crate::common::{Cloud, settings};
 use control::machine::{Launch, LaunchFault, Machine};
+use control::volume_store::VolumeStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,6 +214,30 @@ async fn a_sandbox_that_is_refused_leaves_no_disk() {
         assert_eq!(machine.names().len(), 1);
         cloud.delete("/v0/sandboxes/one").await.ok();
         until_kept(&volumes, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_says_whether_its_files_were_lost_with_its_instance() {
+    for keeps in [true, false] {
+        let volumes = PretendedVolumes::new(700);
+        let machine = || Arc::new(making_disks(&volumes, ""));
+        let mut cloud = Cloud::start_on_machine(machine(), settings()).await;
+        cloud.post("/v0/sandboxes", with_disk("one")).await.ok();
+        for disk in volumes.names().iter().filter(|_| !keeps) {
+            VolumeStore::remove(&volumes, disk).await.unwrap();
+        }
+        let later = machine();
+        cloud.restart_on(later.clone()).await;
+        later.until_launched(1).await;
+        let seen = cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+        let events = seen["events"].as_array().unwrap();
+        let said = |what: &str| {
+            events.iter().any(|event| event["message"].as_str().unwrap().contains(what))
+        };
+        assert!(said("the machine lost it"), "{seen}");
+        assert_eq!(said("with the files on its disk"), keeps, "{seen}");
+        assert_eq!(said("all that was not on a volume"), !keeps, "{seen}");
     }
 }
 
