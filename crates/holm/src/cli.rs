@@ -81,7 +81,7 @@ impl Cli {
         match self.command {
             Command::Up(args) => Box::pin(up::run(args)).await,
             Command::Login(args) => login::run(args, &choice).await,
-            Command::Logout(args) => logout::run(args).await,
+            Command::Logout(args) => logout::run(args, &choice).await,
             Command::Workspaces(args) => workspaces::run(args, Client::choose(&choice)?).await,
             Command::Token(args) => token::run(args, Client::choose(&choice)?).await,
             Command::Get(args) => get::run(args, Client::choose(&choice)?).await,

@@ -69,7 +69,10 @@ fn choose(given: Given, contexts: &Contexts) -> Result<Chosen, Error> {
 
 /// Returns the context of a server: the current one if it is of this server, else the one that was
 /// signed in to last.
-fn context_of<'a>(server: &str, contexts: &'a Contexts) -> Result<Option<&'a Context>, Error> {
+pub(crate) fn context_of<'a>(
+    server: &str,
+    contexts: &'a Contexts,
+) -> Result<Option<&'a Context>, Error> {
     let wanted = base(server)?.origin();
     let is_of_it =
         |context: &&Context| base(&context.server).is_ok_and(|base| base.origin() == wanted);

@@ -160,11 +160,13 @@ impl Contexts {
         self.contexts.push(context);
     }
 
-    pub(crate) fn remove_current(&mut self) -> Option<Context> {
-        let name = self.current.take()?;
+    /// Removes the context of this name. If it was the current one, another takes its place.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Context> {
         let at = self.contexts.iter().position(|context| context.name == name)?;
         let gone = self.contexts.remove(at);
-        self.current = self.contexts.first().map(|context| context.name.clone());
+        if self.current.as_deref() == Some(name) {
+            self.current = self.contexts.first().map(|context| context.name.clone());
+        }
         Some(gone)
     }
 }

@@ -1,7 +1,7 @@
 //! The HTTP client of a Holm server.
 
 mod change;
-mod choose;
+pub(crate) mod choose;
 pub(crate) mod contexts;
 pub(crate) mod files;
 pub(crate) mod kinds;

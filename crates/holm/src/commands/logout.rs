@@ -1,12 +1,13 @@
-//! `holm logout`: forgets the current context.
+//! `holm logout`: ends the session of a context and forgets it.
 
-use crate::client::contexts::{Contexts, Credentials};
-use crate::client::{self, sign_in};
+use crate::client::choose::context_of;
+use crate::client::contexts::{Context, Contexts, Credentials};
+use crate::client::{self, Choice, sign_in};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
 
-/// Forgets the server and credentials in use
+/// Forgets the server and credentials in use, or those of --server
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Forget all servers and credentials
@@ -14,34 +15,53 @@ pub(crate) struct Args {
     all: bool,
 }
 
-pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
-    if Contexts::load()?.current().is_none() {
+pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
+    let names = names(&args, choice, &Contexts::load()?)?;
+    if names.is_empty() {
         term::note("you were not signed in");
         return Ok(Exit::Success);
     }
-    let gone = Contexts::change(|contexts| {
-        let mut gone = Vec::new();
-        while let Some(context) = contexts.remove_current() {
-            gone.push(context);
-            if !args.all {
-                break;
-            }
-        }
-        Ok(gone)
+    let (gone, now) = Contexts::change(|contexts| {
+        let before = contexts.current.clone();
+        let gone: Vec<_> = names.iter().filter_map(|name| contexts.remove(name)).collect();
+        Ok((gone, contexts.current.clone().filter(|now| before.as_ref() != Some(now))))
     })?;
-    for context in gone {
-        if let Credentials::Session { refresh_token, account, .. } = &context.credentials {
-            // If the server is gone for good, the session expires by itself.
-            let (http, base) = (client::http_client()?, client::base(&context.server)?);
-            let account = account.as_ref();
-            if sign_in::revoke(&http, &base, refresh_token, account).await.is_err() {
-                term::note(format!(
-                    "{} could not be told; its session ends by itself",
-                    context.server
-                ));
-            }
-        }
+    for context in &gone {
+        end(context).await?;
         term::note(format!("Signed out of {}", context.name));
     }
+    if let Some(name) = now {
+        term::note(format!("now in use: {name}"));
+    }
     Ok(Exit::Success)
+}
+
+/// Returns the names of the contexts to sign out of: all of them, or that of the chosen server, or
+/// the one in use.
+fn names(args: &Args, choice: &Choice, contexts: &Contexts) -> Result<Vec<String>, Error> {
+    let name = |context: &Context| context.name.clone();
+    match (args.all, choice.server()) {
+        // Whoever names a server does not expect all others to be forgotten.
+        (true, _) if choice.server.is_some() => {
+            Err(Error::Usage("--all means all servers: leave out --server".into()))
+        }
+        (true, _) => Ok(contexts.contexts.iter().map(name).collect()),
+        (false, None) => Ok(contexts.current().map(name).into_iter().collect()),
+        (false, Some(server)) => match context_of(&server, contexts)? {
+            Some(context) => Ok(vec![name(context)]),
+            None => Err(Error::NoCredentials(format!("you were not signed in to {server}"))),
+        },
+    }
+}
+
+/// Ends the session of a context. If the server is gone for good, the session expires by itself.
+async fn end(context: &Context) -> Result<(), Error> {
+    let Credentials::Session { refresh_token, account, .. } = &context.credentials else {
+        return Ok(());
+    };
+    let (http, base) = (client::http_client()?, client::base(&context.server)?);
+    if sign_in::revoke(&http, &base, refresh_token, account.as_ref()).await.is_err() {
+        term::note(format!("{} could not be told; its session ends by itself", context.server));
+    }
+    Ok(())
 }

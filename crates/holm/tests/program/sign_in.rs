@@ -3,12 +3,18 @@
 use crate::common::{Server, holm, post, text};
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Output, Stdio};
 
 /// Signs in with a secret from standard input.
 fn login(server: &Server, how: &str, secret: &str) -> Output {
-    let mut login = holm(server.folder.path());
-    login.args(["login", how, "--server", &server.url()]);
+    login_from(server.folder.path(), server, &[how], secret)
+}
+
+/// Signs in as the user whose folder this is.
+fn login_from(home: &Path, server: &Server, how: &[&str], secret: &str) -> Output {
+    let mut login = holm(home);
+    login.args(["login", "--server", &server.url()]).args(how);
     login.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut login = login.spawn().unwrap();
     writeln!(login.stdin.take().unwrap(), "{secret}").unwrap();
@@ -105,4 +111,35 @@ fn commands_at_the_same_moment_renew_a_session_once() {
     let told: Vec<_> = told.collect();
     assert!(told.iter().all(|token| *token == told[0]), "each has renewed it: {told:?}");
     text(&server.cli(told[0].trim(), &["get", "workspaces"]), 0);
+}
+
+#[test]
+fn a_logout_ends_the_session_of_the_server_that_is_named() {
+    let (first, second) = (Server::start(), Server::start());
+    let home = first.folder.path();
+    let account = service_account(&first);
+    text(&login_from(home, &first, &["--client-credentials"], &account), 0);
+    text(&login_from(home, &second, &["--client-credentials"], &service_account(&second)), 0);
+    let run = |arguments: &[&str], exit| text(&holm(home).args(arguments).output().unwrap(), exit);
+    let of = |server: &Server| run(&["token", "--server", &server.url()], 0);
+    let (old, kept) = (of(&first), of(&second));
+    text(&first.cli(old.trim(), &["get", "workspaces"]), 0);
+
+    let told = run(&["logout", "--server", &first.url()], 0);
+    assert_eq!(told, format!("Signed out of {}\n", first.address));
+    text(&first.cli(old.trim(), &["get", "workspaces"]), 4);
+    assert_eq!(of(&second), kept);
+    let told = run(&["logout", "--server", &first.url()], 4);
+    assert!(told.contains(&format!("you were not signed in to {}", first.url())), "{told}");
+    run(&["logout", "--all", "--server", &second.url()], 2);
+
+    text(&login_from(home, &first, &["--client-credentials"], &account), 0);
+    let mut by_variable = holm(home);
+    by_variable.env("HOLM_URL", first.url()).arg("logout");
+    let told = text(&by_variable.output().unwrap(), 0);
+    let wanted = format!("Signed out of {}\nnow in use: {}\n", first.address, second.address);
+    assert_eq!(told, wanted);
+    assert_eq!(run(&["token"], 0), kept);
+    run(&["logout", "--all"], 0);
+    assert_eq!(run(&["logout"], 0), "you were not signed in\n");
 }
