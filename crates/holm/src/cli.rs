@@ -2,9 +2,9 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, archive, backup, cancel, chat, completion, config, connect, cp, delete, deploy,
-    describe, doctor, drive, exec, fork, get, image, keys, login, logout, logs, network, new,
-    port_forward, preview, push, requests, restore, revisions, rollback, run, serve, snapshot,
+    apply, archive, backup, cancel, chat, completion, config, connect, contexts, cp, delete,
+    deploy, describe, doctor, drive, exec, fork, get, image, keys, login, logout, logs, network,
+    new, port_forward, preview, push, requests, restore, revisions, rollback, run, serve, snapshot,
     token, up, usage, user, version, volume, workspaces,
 };
 use crate::error::Error;
@@ -26,6 +26,7 @@ enum Command {
     Up(up::Args),
     Login(login::Args),
     Logout(logout::Args),
+    Contexts(contexts::Args),
     #[command(visible_alias = "ws")]
     Workspaces(workspaces::Args),
     Token(token::Args),
@@ -82,6 +83,7 @@ impl Cli {
             Command::Up(args) => Box::pin(up::run(args)).await,
             Command::Login(args) => login::run(args, &choice).await,
             Command::Logout(args) => logout::run(args, &choice).await,
+            Command::Contexts(args) => contexts::run(&args, &choice),
             Command::Workspaces(args) => workspaces::run(args, Client::choose(&choice)?).await,
             Command::Token(args) => token::run(args, Client::choose(&choice)?).await,
             Command::Get(args) => get::run(args, Client::choose(&choice)?).await,

@@ -28,9 +28,9 @@ impl Client {
         let given = Given {
             server: choice.server(),
             workspace: choice.workspace(),
-            credentials: given_credentials(),
+            credentials: choice.credentials(),
         };
-        let chosen = choose(given, &Contexts::load()?)?;
+        let chosen = choose(given, &choice.contexts()?)?;
         Self::new(&chosen.server, chosen.workspace, chosen.credentials, chosen.context)
     }
 }
@@ -38,12 +38,50 @@ impl Client {
 impl Choice {
     /// Returns the server that a flag or a variable names.
     pub(crate) fn server(&self) -> Option<String> {
-        self.server.clone().or_else(|| first_variable(&["HOLM_URL", "BL_API_URL"]))
+        self.server.clone().or_else(|| self.variable(&["HOLM_URL", "BL_API_URL"]))
     }
 
     /// Returns the workspace that a flag or a variable names.
     pub(crate) fn workspace(&self) -> Option<String> {
-        self.workspace.clone().or_else(|| first_variable(&["HOLM_WORKSPACE", "BL_WORKSPACE"]))
+        self.workspace.clone().or_else(|| self.variable(&["HOLM_WORKSPACE", "BL_WORKSPACE"]))
+    }
+
+    /// Returns the name of the context that a flag or a variable names.
+    pub(crate) fn context(&self) -> Option<String> {
+        self.context.clone().or_else(|| variable("HOLM_CONTEXT"))
+    }
+
+    /// Returns the contexts of `holm login`. If a flag or a variable names one, that is the current
+    /// one.
+    pub(crate) fn contexts(&self) -> Result<Contexts, Error> {
+        let mut contexts = Contexts::load()?;
+        if let Some(name) = self.context() {
+            let context = contexts.select(&name)?;
+            if let (Some(_), Some(server)) = (&self.context, &self.server)
+                && base(server)?.origin() != base(&context.server)?.origin()
+            {
+                return Err(Error::Usage(format!(
+                    "the context `{name}` is of {}: leave out --server or --context",
+                    context.server
+                )));
+            }
+        }
+        Ok(contexts)
+    }
+
+    fn credentials(&self) -> Option<Credentials> {
+        self.variable(&KEYS)
+            .map(Credentials::ApiKey)
+            .or_else(|| sign_in::decode_pair(&self.variable(&[CLIENT_CREDENTIALS])?))
+    }
+
+    /// Returns the value of the first of these variables. Beside the flag `--context` none counts:
+    /// they would mix two accounts.
+    fn variable(&self, names: &[&str]) -> Option<String> {
+        match self.context {
+            Some(_) => None,
+            None => names.iter().find_map(|name| variable(name)),
+        }
     }
 }
 
@@ -88,19 +126,9 @@ pub(super) fn credentials_variable() -> Option<&'static str> {
     KEYS.into_iter().chain([CLIENT_CREDENTIALS]).find(|name| variable(name).is_some())
 }
 
-fn first_variable(names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| variable(name))
-}
-
 /// Returns the value of a variable. One that is set to nothing counts as not set.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn given_credentials() -> Option<Credentials> {
-    first_variable(&KEYS)
-        .map(Credentials::ApiKey)
-        .or_else(|| sign_in::decode_pair(&variable(CLIENT_CREDENTIALS)?))
 }
 
 #[cfg(test)]

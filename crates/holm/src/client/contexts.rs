@@ -149,6 +149,16 @@ impl Contexts {
         self.contexts.iter().find(|context| context.name == name)
     }
 
+    /// Makes the context of this name the current one.
+    pub(crate) fn select(&mut self, name: &str) -> Result<&Context, Error> {
+        let context =
+            self.contexts.iter().find(|context| context.name == name).ok_or_else(|| {
+                Error::Absent(format!("there is no context `{name}`; `holm contexts` lists them"))
+            })?;
+        self.current = Some(name.to_owned());
+        Ok(context)
+    }
+
     pub(crate) fn named_mut(&mut self, name: &str) -> Option<&mut Context> {
         self.contexts.iter_mut().find(|context| context.name == name)
     }

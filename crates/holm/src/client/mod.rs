@@ -49,6 +49,10 @@ pub(crate) struct Choice {
     /// Workspace to work in; by default $HOLM_WORKSPACE, or that of `holm login`
     #[arg(short, long, global = true, value_name = "NAME", help_heading = "Server")]
     pub(crate) workspace: Option<String>,
+    /// Server and account to use, by the name that `holm login` gave them; by default
+    /// $HOLM_CONTEXT, or the one in use
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Server")]
+    pub(crate) context: Option<String>,
 }
 
 /// A server, a workspace and the credentials to use them.

@@ -12,7 +12,8 @@ use std::io::{BufRead, IsTerminal};
 
 /// Signs in to a server and remembers it
 ///
-/// Without options, it shows a code to confirm in a browser.
+/// Without options, it shows a code to confirm in a browser. Server and credentials are kept
+/// under the address, or under the name of --context, so there can be two accounts of one server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm login --server https://holm.example.org
@@ -29,16 +30,19 @@ pub(crate) struct Args {
     /// input
     #[arg(long)]
     client_credentials: bool,
-    /// Name for this server and account; by default the address
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
 }
 
 /// Default server, which is where `holm up` listens without settings.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8700";
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
-    let contexts = Contexts::load()?;
+    // Here a context is the name to keep them under, so the variables count beside it.
+    let (name, choice) = (choice.context(), Choice { context: None, ..choice.clone() });
+    let mut contexts = Contexts::load()?;
+    if let Some(name) = &name {
+        // A new name is no context yet.
+        let _ = contexts.select(name);
+    }
     let known = contexts.current().map(|context| context.server.clone());
     let server = choice.server().or(known).unwrap_or_else(|| DEFAULT_SERVER.to_owned());
     let credentials = credentials(&args, &server).await?;
@@ -53,8 +57,7 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
         chosen => chosen?,
     };
     let server = client.server();
-    let name =
-        args.context.unwrap_or_else(|| server.split("://").last().unwrap_or_default().to_owned());
+    let name = name.unwrap_or_else(|| server.split("://").last().unwrap_or_default().to_owned());
     term::note(format!(
         "{} to {server}, workspace {workspace}",
         term::styled_note(Style::Good, "Signed in")

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
 
-/// Forgets the server and credentials in use, or those of --server
+/// Forgets the server and credentials in use, or those of --server or --context
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Forget all servers and credentials
@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
-    let names = names(&args, choice, &Contexts::load()?)?;
+    let names = names(&args, choice)?;
     if names.is_empty() {
         term::note("you were not signed in");
         return Ok(Exit::Success);
@@ -38,16 +38,21 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
 
 /// Returns the names of the contexts to sign out of: all of them, or that of the chosen server, or
 /// the one in use.
-fn names(args: &Args, choice: &Choice, contexts: &Contexts) -> Result<Vec<String>, Error> {
+fn names(args: &Args, choice: &Choice) -> Result<Vec<String>, Error> {
     let name = |context: &Context| context.name.clone();
-    match (args.all, choice.server()) {
-        // Whoever names a server does not expect all others to be forgotten.
-        (true, _) if choice.server.is_some() => {
-            Err(Error::Usage("--all means all servers: leave out --server".into()))
-        }
-        (true, _) => Ok(contexts.contexts.iter().map(name).collect()),
-        (false, None) => Ok(contexts.current().map(name).into_iter().collect()),
-        (false, Some(server)) => match context_of(&server, contexts)? {
+    if args.all {
+        // Whoever names one does not expect all others to be forgotten.
+        return match choice.server.as_ref().or(choice.context.as_ref()) {
+            Some(_) => {
+                Err(Error::Usage("--all means all: leave out --server and --context".into()))
+            }
+            None => Ok(Contexts::load()?.contexts.iter().map(name).collect()),
+        };
+    }
+    let contexts = choice.contexts()?;
+    match choice.server() {
+        None => Ok(contexts.current().map(name).into_iter().collect()),
+        Some(server) => match context_of(&server, &contexts)? {
             Some(context) => Ok(vec![name(context)]),
             None => Err(Error::NoCredentials(format!("you were not signed in to {server}"))),
         },

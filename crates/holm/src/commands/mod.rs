@@ -8,6 +8,7 @@ pub(crate) mod chat;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod connect;
+pub(crate) mod contexts;
 pub(crate) mod cp;
 pub(crate) mod delete;
 pub(crate) mod deploy;

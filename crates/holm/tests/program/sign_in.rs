@@ -143,3 +143,47 @@ fn a_logout_ends_the_session_of_the_server_that_is_named() {
     run(&["logout", "--all"], 0);
     assert_eq!(run(&["logout"], 0), "you were not signed in\n");
 }
+
+#[test]
+fn two_accounts_of_one_server_are_chosen_by_name() {
+    let server = Server::start();
+    let home = server.folder.path();
+    let run = |arguments: &[&str], exit| text(&holm(home).args(arguments).output().unwrap(), exit);
+    assert!(run(&["contexts"], 4).contains("you are not signed in"));
+    text(&login(&server, "--api-key", &server.api_key()), 0);
+    let robot = ["--client-credentials", "--context", "robot"];
+    text(&login_from(home, &server, &robot, &service_account(&server)), 0);
+    let (mine, of_robot) = (server.api_key(), run(&["token"], 0).trim().to_owned());
+    assert_ne!(mine, of_robot);
+
+    let listed = run(&["contexts"], 0);
+    let line = |name: &str| listed.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    let words = line("robot").unwrap();
+    let url = server.url();
+    assert!(words.split_whitespace().eq(["robot", url.as_str(), "main"]), "{listed}");
+    assert!(line(&server.address).is_some() && listed.ends_with("in use: robot\n"), "{listed}");
+    assert!(!run(&["contexts", "-o", "json"], 0).contains(&mine));
+
+    let token = |arguments: &[&str]| run(&[&["token"], arguments].concat(), 0).trim().to_owned();
+    assert_eq!(token(&["--context", &server.address]), mine);
+    let by_variables = |name: &str, arguments: &[&str]| {
+        let mut command = holm(home);
+        command.env("HOLM_CONTEXT", name).env("HOLM_WORKSPACE", "main").arg("token");
+        command.args(arguments).output().unwrap()
+    };
+    assert_eq!(text(&by_variables(&server.address, &[]), 0).trim(), mine);
+    assert_eq!(text(&by_variables("gone", &["--context", "robot"]), 0).trim(), of_robot);
+    assert!(text(&by_variables("gone", &[]), 6).contains("`holm contexts` lists them"));
+    // The flag stands over the variables, which would mix two accounts.
+    let mut mixed = holm(home);
+    mixed.env("HOLM_API_KEY", "hk_wrong").env("HOLM_URL", "http://127.0.0.1:1");
+    let mixed = mixed.args(["token", "--context", "robot"]).output().unwrap();
+    assert_eq!(text(&mixed, 0).trim(), of_robot);
+    run(&["token", "--context", "robot", "--server", "http://127.0.0.1:1"], 2);
+
+    assert_eq!(run(&["contexts", &server.address], 0), format!("now in use: {}\n", server.address));
+    assert_eq!(token(&[]), mine);
+    run(&["contexts", "gone"], 6);
+    assert_eq!(run(&["logout", "--context", "robot"], 0), "Signed out of robot\n");
+    assert_eq!(token(&[]), mine);
+}

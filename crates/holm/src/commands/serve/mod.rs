@@ -4,7 +4,6 @@ mod changes;
 mod program;
 
 use crate::client::Choice;
-use crate::client::contexts::Contexts;
 use crate::commands::apply::substitute::Secrets;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -152,5 +151,5 @@ fn workspace(choice: &Choice) -> Result<Option<String>, Error> {
     if let Some(name) = choice.workspace() {
         return Ok(Some(name));
     }
-    Ok(Contexts::load()?.current().and_then(|context| context.workspace.clone()))
+    Ok(choice.contexts()?.current().and_then(|context| context.workspace.clone()))
 }
