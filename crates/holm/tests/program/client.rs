@@ -85,6 +85,24 @@ fn a_connection_that_somebody_else_creates_meanwhile_is_left_as_it_is() {
 }
 
 #[test]
+fn what_is_taken_is_told_though_it_is_not_the_name() {
+    let pretend = Pretend::start(|_, asked| match asked.method.as_str() {
+        "POST" => Answer::refuse(409),
+        _ => Answer::refuse(404),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let document = "kind: Agent\nmetadata: {name: helper}\nspec: {triggers: [{type: http}]}\n";
+    let file = write(place.path(), "a.yaml", document);
+    let project = "name = \"shop\"\ntype = \"application\"\nimage = \"a/b:1\"";
+    write(place.path(), "blaxel.toml", project);
+    for command in [&["apply", "-f", file.to_str().unwrap()][..], &["deploy"]] {
+        let told = text(&pretend.cli(place.path(), command).output().unwrap(), 7);
+        assert!(told.contains("refused with 409"), "{command:?}: {told}");
+    }
+    assert_eq!(pretend.asked().iter().filter(|asked| asked.method == "PUT").count(), 2);
+}
+
+#[test]
 fn older_log_lines_that_are_left_out_are_told_of() {
     let line = json!({"timestamp": "2026-04-16T09:30:00Z", "severity": 9, "message": "m"});
     let lines: Vec<&Value> = vec![&line; 1000];

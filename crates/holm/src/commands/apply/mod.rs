@@ -158,30 +158,40 @@ async fn write_named(
         Some(before) => {
             match client.call(Method::PUT, &path, &[], Some(&document.body)).await {
                 // Deleted, or not replaceable after all, since we looked: create it.
-                Err(Error::Answer {
-                    status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
-                    ..
-                }) => Ok((Outcome::Created, create(target, document, client).await?)),
+                Err(error) if is_absent(&error) => {
+                    Ok((Outcome::Created, create(target, document, client).await?))
+                }
                 Err(error) => Err(error),
                 Ok(after) if same_wish(&before, &after) => Ok((Outcome::Unchanged, after)),
                 Ok(after) => Ok((Outcome::Updated, after)),
             }
         }
         None => match create(target, document, client).await {
-            // Created by somebody else since we looked.
+            // Created by somebody else since we looked, or what it needs is taken, such as the path
+            // of a trigger.
             Err(conflict @ Error::Answer { status: StatusCode::CONFLICT, .. })
                 if target.kind.write == Write::CreateOnly =>
             {
                 let kept = client.find(&path).await?.ok_or(conflict)?;
                 Ok((Outcome::Kept, kept))
             }
-            Err(Error::Answer { status: StatusCode::CONFLICT, .. }) => {
-                let after = client.call(Method::PUT, &path, &[], Some(&document.body)).await?;
-                Ok((Outcome::Updated, after))
+            Err(conflict @ Error::Answer { status: StatusCode::CONFLICT, .. }) => {
+                match client.call(Method::PUT, &path, &[], Some(&document.body)).await {
+                    Err(error) if is_absent(&error) => Err(conflict),
+                    after => Ok((Outcome::Updated, after?)),
+                }
             }
             created => Ok((Outcome::Created, created?)),
         },
     }
+}
+
+/// True if there is no object to replace, or none of its kind can be replaced.
+pub(crate) fn is_absent(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Answer { status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, .. }
+    )
 }
 
 async fn create(target: &Target, document: &Document, client: &mut Client) -> Result<Value, Error> {

@@ -3,6 +3,7 @@
 use crate::client::target::Target;
 use crate::client::upload::UploadAddress;
 use crate::client::{Client, Query};
+use crate::commands::apply::is_absent;
 use crate::commands::progress::Bytes;
 use crate::error::Error;
 use crate::term;
@@ -82,8 +83,12 @@ impl Submission<'_> {
         };
         let answer = client.call_for_upload(first.0.clone(), first.1, query, self.body).await;
         match (answer, second) {
-            (Err(Error::Answer { status, .. }), Some(second)) if is_other_way(&first.0, status) => {
-                client.call_for_upload(second.0, second.1, query, self.body).await
+            (Err(error), Some(second)) if is_other_way(&first.0, &error) => {
+                match client.call_for_upload(second.0, second.1, query, self.body).await {
+                    // It does not exist, so what is taken is something else, such as a domain.
+                    Err(absent) if first.0 == Method::POST && is_absent(&absent) => Err(error),
+                    answer => answer,
+                }
             }
             (answer, _) => answer,
         }
@@ -124,10 +129,10 @@ impl Submission<'_> {
     }
 }
 
-fn is_other_way(method: &Method, status: StatusCode) -> bool {
+fn is_other_way(method: &Method, error: &Error) -> bool {
     match *method {
-        Method::PUT => matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED),
-        _ => status == StatusCode::CONFLICT,
+        Method::PUT => is_absent(error),
+        _ => matches!(error, Error::Answer { status: StatusCode::CONFLICT, .. }),
     }
 }
 
