@@ -20,16 +20,29 @@ impl Client {
     }
 
     pub(crate) async fn get_patiently(&mut self, path: &str) -> Result<Value, Error> {
+        self.patiently(async |client| client.get(path, &[]).await).await
+    }
+
+    /// Asks again and again while the server is away. The question must be safe to repeat.
+    pub(crate) async fn patiently<T>(
+        &mut self,
+        mut ask: impl AsyncFnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let until = Instant::now() + PATIENCE;
         loop {
-            match self.get(path, &[]).await {
-                Err(Error::Unreachable { .. }) if Instant::now() < until => {}
-                Err(Error::Answer { status, .. })
-                    if (status.is_server_error() || status.as_u16() == 429)
-                        && Instant::now() < until => {}
+            match ask(self).await {
+                Err(error) if may_pass(&error) && Instant::now() < until => sleep(POLL).await,
                 answer => return answer,
             }
-            sleep(POLL).await;
         }
+    }
+}
+
+/// True if repeating the request may help.
+pub(super) fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Unreachable { .. } => true,
+        Error::Answer { status, .. } => status.is_server_error() || status.as_u16() == 429,
+        _ => false,
     }
 }

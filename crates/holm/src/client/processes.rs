@@ -1,6 +1,7 @@
 //! Processes of a sandbox: starting one, and following its output even if connections break.
 
 use super::lines::{Lines, Stopped};
+use super::patience::may_pass;
 use super::workload::{Workload, segment};
 use crate::error::Error;
 use base64::Engine;
@@ -163,15 +164,6 @@ impl Workload {
             Ok(_) | Err(Error::Answer { status: StatusCode::NOT_FOUND, .. }) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// True if repeating the request may help.
-fn may_pass(error: &Error) -> bool {
-    match error {
-        Error::Unreachable { .. } => true,
-        Error::Answer { status, .. } => status.is_server_error() || status.as_u16() == 429,
-        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::client::log_lines::{ALL_SEVERITIES, Ask, Line, Tail};
 use crate::client::{kinds, target};
+use crate::commands::run::Status;
 use crate::commands::usage::window;
 use crate::duration::Span;
 use crate::error::Error;
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     /// Task of the execution
     #[arg(value_name = "TASK")]
     task: Option<String>,
-    /// Keep showing new lines
+    /// Keep showing new lines; for an execution until it has ended
     #[arg(short, long)]
     follow: bool,
     /// How far to look back, such as 30m, at most 3d; by default an hour, with --follow 15 minutes,
@@ -70,6 +71,19 @@ impl Args {
             (true, _) => Form::Raw,
             (_, true) => Form::Json,
             _ => Form::Text,
+        }
+    }
+
+    fn asked(&self, kind: &'static str) -> Ask {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        Ask {
+            kind,
+            name: self.name.clone(),
+            severity: self.severity.clone(),
+            search: text(&self.search),
+            trace: text(&self.trace),
+            execution: text(&self.execution),
+            task: text(&self.task),
         }
     }
 
@@ -131,37 +145,59 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     };
     let read =
         |time: &Option<String>| time.as_deref().map(|time| window::read(time, now)).transpose();
-    let mut end = read(&args.end)?.unwrap_or_else(|| now.plus_s(1));
+    let end = read(&args.end)?.unwrap_or_else(|| now.plus_s(1));
     // The window must not be longer by the second that it ends later.
     let start =
         read(&args.start)?.unwrap_or_else(|| before(now, back).max(before(end, WINDOW_MAX)));
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    let asked = Ask {
-        kind,
-        name: args.name.clone(),
-        severity: args.severity.clone(),
-        search: text(&args.search),
-        trace: text(&args.trace),
-        execution: text(&args.execution),
-        task: text(&args.task),
+    let mut tail = Tail::new(args.asked(kind), start);
+    let lines = tail.read(end, &mut client).await?;
+    lines.iter().for_each(|line| show(line, args.form()));
+    if lines.is_empty() {
+        must_exist(&args, kind, &mut client).await?;
+    }
+    if args.follow {
+        return follow(&args, tail, &mut client).await;
+    }
+    if lines.is_empty() {
+        term::note(args.nothing(back));
+        if kind == "models" {
+            term::note("a model has lines only if `spec.requestLog` turns them on");
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// Shows new lines as they come: those of an execution until it has ended, others until somebody
+/// interrupts it.
+async fn follow(args: &Args, mut tail: Tail, client: &mut Client) -> Result<Exit, Error> {
+    let execution = match &args.execution {
+        Some(id) => Some(executions(&args.name)?.object(id)?),
+        None => None,
     };
-    let (mut tail, form) = (Tail::new(asked, start), args.form());
     loop {
-        let lines = tail.read(end, &mut client).await?;
-        lines.iter().for_each(|line| show(line, form));
-        if !args.follow {
-            if lines.is_empty() {
-                must_exist(&args, kind, &mut client).await?;
-                term::note(args.nothing(back));
-                if kind == "models" {
-                    term::note("a model has lines only if `spec.requestLog` turns them on");
-                }
-            }
+        // Asked before the lines are read, because the last ones come a little after the end.
+        let over = match &execution {
+            Some(path) => has_ended(path, client).await?,
+            None => false,
+        };
+        tokio::time::sleep(POLL).await;
+        let end = world::system().now().plus_s(1);
+        let lines = client.patiently(async |client| tail.read(end, client).await).await?;
+        lines.iter().for_each(|line| show(line, args.form()));
+        if over {
             return Ok(Exit::Success);
         }
-        tokio::time::sleep(POLL).await;
-        end = world::system().now().plus_s(1);
     }
+}
+
+/// True if nothing more comes from an execution: it has ended, or was deleted with its job.
+async fn has_ended(path: &str, client: &mut Client) -> Result<bool, Error> {
+    let execution = client.find_patiently(path).await?;
+    Ok(execution.is_none_or(|execution| Status::read(&execution).exit().is_some()))
+}
+
+fn executions(job: &str) -> Result<target::Target, Error> {
+    target::resolve(&["jobs".to_owned(), job.to_owned(), "executions".to_owned()])
 }
 
 /// Refuses names of nothing. Lines outlive what printed them, so this is asked only when there are

@@ -3,7 +3,7 @@
 use crate::common::{Server, holm, text, write};
 use crate::pretend::{Answer, Pretend};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 #[test]
@@ -113,4 +113,67 @@ fn older_log_lines_that_are_left_out_are_told_of() {
     let noted = String::from_utf8_lossy(&logs.stderr).into_owned();
     text(&logs, 0);
     assert!(noted.contains("only the newest 100000 lines are shown"), "{noted}");
+}
+
+/// The server is away for one answer of each sort, as it is while it restarts.
+#[test]
+fn the_lines_of_an_execution_are_followed_to_its_end() {
+    let (mut looks, mut asks) = (0, 0);
+    let pretend = Pretend::start(move |_, asked| {
+        if asked.path.starts_with("/v0/observability/logs") {
+            looks += 1;
+            let count = match looks {
+                1 => 1,
+                2 => return Answer::refuse(503),
+                3 => 2,
+                _ => 3,
+            };
+            let line = |number: u32| json!({"timestamp": "t", "severity": 9, "message": format!("line {number}")});
+            let newest_first: Vec<_> = (1..=count).rev().map(line).collect();
+            return Answer::json(&json!({"nightly": {"logs": newest_first, "totalCount": count}}));
+        }
+        asks += 1;
+        match asks {
+            1 => Answer::json(&json!({"status": "running"})),
+            2 => Answer::refuse(503),
+            _ => Answer::json(&json!({"status": "succeeded"})),
+        }
+    });
+    let place = tempfile::tempdir().unwrap();
+    let logs = ["logs", "job", "nightly", "one", "0", "--follow", "--raw"];
+    let told = text(&pretend.cli(place.path(), &logs).output().unwrap(), 0);
+    assert_eq!(told, "line 1\nline 2\nline 3\n");
+    let asked = pretend.asked();
+    let paths = asked.iter().filter(|asked| asked.path == "/v0/jobs/nightly/executions/one");
+    assert_eq!(paths.count(), 3);
+}
+
+#[test]
+fn a_watcher_outlives_a_restart_of_the_server() {
+    let (mut lists, mut streams) = (0, 0);
+    let pretend = Pretend::start(move |_, asked| {
+        if asked.path == "/v0/changes" {
+            streams += 1;
+            let headers = vec![("Content-Type", "text/event-stream".to_owned())];
+            return match streams {
+                1 => Answer { status: 200, headers, body: String::new() },
+                2 => Answer::refuse(503),
+                _ => Answer::refuse(404),
+            };
+        }
+        lists += 1;
+        match lists {
+            1 => Answer::json(&json!([])),
+            2 => Answer::refuse(503),
+            _ => Answer::json(&json!([{"metadata": {"name": "seen"}}])),
+        }
+    });
+    let place = tempfile::tempdir().unwrap();
+    let mut watch = pretend.cli(place.path(), &["get", "policies", "--watch"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let found = lines.any(|line| line.unwrap().contains("seen"));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(found);
 }

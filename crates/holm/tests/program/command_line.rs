@@ -379,6 +379,10 @@ fn logs_of_a_workload_can_be_asked_for() {
     let nobody = text(&server.cli(&key, &["logs", "model", "gpt", "--search", "request"]), 6);
     assert!(nobody.contains("there is no model `gpt`"), "{nobody}");
     text(&server.cli(&key, &["logs", "policy", "p"]), 2);
+    for words in [&["agent", "typo"][..], &["job", "nightly", "gone"], &["job", "n", "gone", "0"]] {
+        let told = text(&server.cli(&key, &[&["logs", "--follow"], words].concat()), 6);
+        assert!(told.contains("there is no"), "{words:?}: {told}");
+    }
 }
 
 #[test]
