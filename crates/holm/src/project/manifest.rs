@@ -50,12 +50,16 @@ pub(crate) struct Manifest {
 pub(crate) struct Entrypoint {
     pub(crate) dev: Option<String>,
     pub(crate) prod: Option<String>,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Package {
     path: Option<String>,
+    #[serde(flatten)]
+    other: BTreeMap<String, Value>,
 }
 
 /// Keys that the server reads from the archive, or that other programs read.
@@ -94,14 +98,26 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Returns keys that nobody understands: misspelt, or from a later release.
-    pub(crate) fn unknown(&self) -> impl Iterator<Item = &str> {
-        let names = self.other.keys().map(String::as_str);
-        names.filter(|name| !FOR_OTHERS.contains(name))
+    /// Returns keys that nobody understands: misspelt, or from a later release. Those of `runtime`
+    /// and `triggers` are for the server to understand.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = String> {
+        let top = self.other.keys().filter(|name| !FOR_OTHERS.contains(&name.as_str())).cloned();
+        let commands = self.entrypoint.other.keys().map(|key| format!("entrypoint.{key}"));
+        let packages = self.all_packages().flat_map(|(kind, name, package)| {
+            package.other.keys().map(move |key| format!("{kind}.{name}.{key}"))
+        });
+        top.chain(commands).chain(packages)
     }
 
     /// Returns the projects in subfolders: kind, name and folder of each.
     pub(crate) fn packages(&self) -> Vec<(&'static str, &str, PathBuf)> {
+        let folder =
+            |name: &str, package: &Package| PathBuf::from(package.path.as_deref().unwrap_or(name));
+        let packages = self.all_packages();
+        packages.map(|(kind, name, package)| (kind, name, folder(name, package))).collect()
+    }
+
+    fn all_packages(&self) -> impl Iterator<Item = (&'static str, &str, &Package)> {
         let kinds = [
             ("agent", &self.agent),
             ("function", &self.function),
@@ -109,13 +125,9 @@ impl Manifest {
             ("sandbox", &self.sandbox),
             ("application", &self.application),
         ];
-        let packages = kinds.into_iter().flat_map(|(kind, packages)| {
-            packages.iter().map(move |(name, package)| {
-                let path = package.path.as_deref().unwrap_or(name);
-                (kind, name.as_str(), PathBuf::from(path))
-            })
-        });
-        packages.collect()
+        kinds.into_iter().flat_map(|(kind, packages)| {
+            packages.iter().map(move |(name, package)| (kind, name.as_str(), package))
+        })
     }
 }
 
@@ -172,9 +184,11 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_named() {
-        let manifest =
-            Manifest::parse("nmae = 'a'\nfunctions = ['all']\n[build]\nslim = true").unwrap();
-        assert_eq!(manifest.unknown().collect::<Vec<_>>(), ["nmae"]);
+        let text = "nmae = 'a'\nfunctions = ['all']\n[build]\nslim = true\n[entrypoint]\nprdo = 'x'\n\
+                    [job.nightly]\npth = 'n'";
+        let manifest = Manifest::parse(text).unwrap();
+        let unknown: Vec<_> = manifest.unknown().collect();
+        assert_eq!(unknown, ["nmae", "entrypoint.prdo", "job.nightly.pth"]);
     }
 
     #[test]

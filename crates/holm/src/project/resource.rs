@@ -219,6 +219,17 @@ fn application(manifest: &Manifest, envs: Vec<Value>, image: &Image) -> Value {
     spec
 }
 
+/// Returns what the manifest says and an object of this kind has no place for.
+pub(crate) fn unused(kind: Deployed, manifest: &Manifest) -> Vec<String> {
+    match kind {
+        Deployed::Application => {
+            let names = manifest.runtime.keys().filter(|name| *name != "memory");
+            names.map(|name| format!("runtime.{name}")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Returns the image of an existing object.
 pub(crate) fn image_of(object: &Value) -> Option<&str> {
     let places = ["/spec/runtime/image", "/spec/image", "/spec/revisions/0/image"];
@@ -295,6 +306,9 @@ mod tests {
         assert_eq!(image_of(&made), Some("app/a:1"));
         let built = object(Deployed::Application, &manifest(""), &wishes(), vec![], &Image::Built);
         assert_eq!(built["spec"]["revisions"][0]["image"], "");
+        let runtime = manifest("[runtime]\nmemory = 1\nmemori = 2");
+        assert_eq!(unused(Deployed::Application, &runtime), ["runtime.memori"]);
+        assert!(unused(Deployed::Agent, &runtime).is_empty());
         assert_eq!(image_of(&built), None);
     }
 

@@ -1,6 +1,6 @@
 //! Deployments against a fake server that answers as the API specifies.
 
-use crate::common::{text, write};
+use crate::common::{Server, text, write};
 use crate::pretend::{Answer, Asked, Pretend};
 use serde_json::{Value, json};
 use std::fs;
@@ -203,4 +203,46 @@ fn what_cannot_be_deployed_is_said_before_anything_is_sent() {
     refused(&["deploy", "-t", "agent", "empty"], 6, "no files");
     refused(&["deploy", "-t", "agent", "-n", "x", "--skip-build"], 6, "without --skip-build");
     assert!(pretend.asked().iter().all(|asked| asked.method == "GET"));
+}
+
+/// Against a real server, whose answer alone tells what it has kept.
+#[test]
+fn what_the_server_has_not_kept_of_the_file_is_named() {
+    let server = Server::start();
+    let key = server.api_key();
+    let settings = |kind: &str| {
+        format!(
+            "name = \"a\"\ntype = \"{kind}\"\nimage = \"a/b:1\"\n[env]\nMODE = \"fast\"\nKEY = \"${{secrets.KEY}}\"\n\
+             [runtime]\nmemory = 512\nmemori = 5\n"
+        )
+    };
+    let deploy = |kind: &str, more: &str| {
+        let folder = server.folder.path().join(kind);
+        fs::create_dir(&folder).unwrap();
+        write(&folder, "blaxel.toml", &(settings(kind) + more));
+        // Nothing here runs it, so nobody waits for that.
+        let command = ["deploy", kind, "--yes", "--timeout", "0s", "--secrets", "KEY=k3y"];
+        text(&server.cli(&key, &command), 1)
+    };
+    let trigger = "[[triggers]]\ntype = \"http-async\"\ntimeout = \"5m\"\nconfiguration = { pth = \"later\" }\n";
+    for (kind, kinds, more) in [
+        ("agent", "agents", trigger),
+        ("function", "functions", ""),
+        ("job", "jobs", ""),
+        ("sandbox", "sandboxes", ""),
+    ] {
+        let told = deploy(kind, more);
+        let named: Vec<_> = told.lines().filter(|line| line.contains("not kept")).collect();
+        let line = |path: &str| {
+            format!("blaxel.toml: `{path}` was not kept: it is mistyped, or not for {kinds}")
+        };
+        let mut wanted = vec![line("runtime.memori")];
+        if !more.is_empty() {
+            wanted.push(line("triggers[0].configuration.pth"));
+        }
+        assert_eq!(named, wanted, "{kind}: {told}");
+    }
+    let told = deploy("application", "");
+    assert!(told.contains("`runtime.memori` has no effect on an application"), "{told}");
+    assert!(!told.contains("not kept"), "{told}");
 }

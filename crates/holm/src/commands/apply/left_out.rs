@@ -7,7 +7,7 @@ use serde_json::Value;
 const NOT_SHOWN: [&str; 2] = ["secrets", "type"];
 
 /// Returns the paths of members below `spec` that the object does not have.
-pub(super) fn left_out(document: &Value, object: &Value) -> Vec<String> {
+pub(crate) fn left_out(document: &Value, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if document.pointer("/spec/revision/active").is_some() {
         // The object is as it was in that revision.

@@ -1,7 +1,7 @@
 //! `holm apply`: creates or updates the objects of YAML documents.
 
 mod documents;
-mod left_out;
+pub(crate) mod left_out;
 pub(crate) mod substitute;
 
 use crate::client::Client;

@@ -13,10 +13,11 @@ pub(crate) use flags::Args;
 use crate::client::log_lines::Ask;
 use crate::client::target::resolve;
 use crate::client::{Choice, Client};
-use crate::commands::apply;
+use crate::commands::apply::{self, left_out::left_out};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
+use crate::project::manifest;
 use crate::project::resource::{Deployed, image_of, masked};
 use crate::signals::Ends;
 use crate::term::{self, Style};
@@ -111,6 +112,7 @@ async fn deploy(
     let since = world::system().now();
     let asked = submit(plan, &body, phase, client).await?;
     phase.set(Phase::Begun);
+    tell_left_out(plan.target.kind.name(), &body, &asked);
     if plan.kind == Deployed::VolumeTemplate {
         return follow_template(plan, &asked, &path, args, client).await;
     }
@@ -206,6 +208,16 @@ async fn waiting(plan: &Plan, before: &str, object: &Value, client: &mut Client)
         "{kind} {name} is built as revision {made}, but {serving} serves; \
          `holm rollback {kind} {name} {made}` makes it serve"
     ))
+}
+
+/// Names what the server has not kept of the request. Of `blaxel.toml` these are members of
+/// `runtime` and `triggers`, which this program passes on as they are.
+fn tell_left_out(kinds: &str, body: &Value, asked: &Value) {
+    for path in left_out(body, asked) {
+        let path = term::harmless(path.strip_prefix("spec.").unwrap_or(&path));
+        let file = manifest::FILE;
+        term::note(format!("{file}: `{path}` was not kept: it is mistyped, or not for {kinds}"));
+    }
 }
 
 fn say_address(object: &Value) {

@@ -160,11 +160,8 @@ fn plan(
     manifest: Manifest,
 ) -> Result<Plan, Error> {
     let folder = below.unwrap_or(root);
-    for name in manifest.unknown() {
-        let file = folder.join(manifest::FILE);
-        crate::term::note(format!("{}: `{name}` is not known and has no effect", file.display()));
-    }
     let kind = Deployed::read_all(said.kind.or(manifest.kind.as_deref()))?;
+    tell_useless(kind, &manifest, &folder.join(manifest::FILE));
     if kind == Deployed::VolumeTemplate && (args.skip_build || manifest.image.is_some()) {
         let message =
             "a volume template has files and no image: leave out `image` and --skip-build";
@@ -197,6 +194,17 @@ fn plan(
         sources,
         documents,
     })
+}
+
+/// Names what the manifest says without an effect.
+fn tell_useless(kind: Deployed, manifest: &Manifest, file: &Path) {
+    let note = |text: String| crate::term::note(format!("{}: {text}", file.display()));
+    for name in manifest.unknown() {
+        note(format!("`{name}` is not known and has no effect"));
+    }
+    for name in resource::unused(kind, manifest) {
+        note(format!("`{name}` has no effect on an {}", kind.name()));
+    }
 }
 
 /// Derives a name from that of the folder: lower-case letters, digits and hyphens.
