@@ -1,6 +1,7 @@
 //! `holm delete`: deletes objects by name, or those in a file of documents.
 
 use super::apply::{self, Source};
+use super::question::{self, Usual};
 use crate::client::Client;
 use crate::client::kinds::{self, Write};
 use crate::client::target::{Target, resolve};
@@ -29,10 +30,13 @@ pub(crate) struct Args {
     /// Do not fail if an object does not exist
     #[arg(long)]
     ignore_missing: bool,
+    /// Do not ask for confirmation before a workspace is deleted
+    #[arg(short, long)]
+    yes: bool,
 }
 
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
-    let targets = match &args.kind {
+    let targets: Vec<Named> = match &args.kind {
         Some(kind) => {
             let target = resolve(std::slice::from_ref(kind))?;
             named(kind, &target, &args.names)?
@@ -42,6 +46,9 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         }
         None => targets_of_file(&args.source)?,
     };
+    if !args.yes && !agreed(&targets, &client)? {
+        return Ok(Exit::Cancelled);
+    }
     let all = targets.len();
     let mut failures = Vec::new();
     for (collection, kind, name) in targets {
@@ -91,6 +98,18 @@ fn targets_of_file(source: &Source) -> Result<Vec<Named>, Error> {
         targets.push((target.collection, target.kind, document.name()?.to_owned()));
     }
     Ok(targets)
+}
+
+/// Asks before workspaces are deleted, because everything in them goes with them.
+fn agreed(targets: &[Named], client: &Client) -> Result<bool, Error> {
+    let workspaces = targets.iter().filter(|(_, kind, _)| kind.name() == "workspaces");
+    let names: Vec<_> = workspaces.map(|(_, _, name)| name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(true);
+    }
+    let (names, server) = (names.join(", "), client.server());
+    let question = format!("Delete workspace {names} of {server}, with everything in it");
+    question::agreed(&question, Usual::No)
 }
 
 async fn delete(

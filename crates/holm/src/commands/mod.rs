@@ -31,6 +31,7 @@ pub(crate) mod port_forward;
 pub(crate) mod preview;
 mod progress;
 pub(crate) mod push;
+mod question;
 pub(crate) mod requests;
 pub(crate) mod restore;
 pub(crate) mod revisions;

@@ -441,3 +441,41 @@ fn output_that_cannot_be_written_is_a_failure() {
         text(&command.stdout(writer).output().unwrap(), 0);
     }
 }
+
+/// Runs a command line on a terminal, and types an answer to its question.
+fn answered(server: &Server, line: &str, answer: &str) -> std::process::Output {
+    let mut shown = std::process::Command::new("script");
+    shown.args(["-qec", &format!("{} {line}", env!("CARGO_BIN_EXE_holm")), "/dev/null"]);
+    shown.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "dumb");
+    shown.env("HOME", server.folder.path()).env("SHELL", "/bin/sh");
+    let mut shown = shown.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    shown.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+    shown.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_workspace_is_deleted_after_a_question_and_another_one_made() {
+    let server = Server::start();
+    let home = server.folder.path();
+    let run = |arguments: &[&str], exit| text(&holm(home).args(arguments).output().unwrap(), exit);
+    let mut login = holm(home);
+    login.args(["login", "--api-key"]).env("HOLM_URL", server.url());
+    login.env("HOLM_API_KEY", server.api_key());
+    text(&login.output().unwrap(), 0);
+    let made = run(&["workspaces", "second", "--create"], 0);
+    assert_eq!(made, "workspaces/second created\nnow in second\n");
+
+    let told = text(&answered(&server, "delete workspaces second", "n\n"), 13);
+    let question =
+        format!("Delete workspace second of {}, with everything in it? [y/N]", server.url());
+    assert!(told.contains(&question), "{told}");
+    assert!(run(&["workspaces"], 0).ends_with("in use: second\n"));
+    let told = text(&answered(&server, "delete workspaces second", "y\n"), 0);
+    assert!(told.contains("workspaces/second deleted"), "{told}");
+    let listed = run(&["workspaces"], 0);
+    assert!(listed.contains("main") && !listed.contains("in use"), "{listed}");
+
+    run(&["delete", "workspaces", "main"], 0);
+    run(&["workspaces", "third", "--create"], 0);
+    assert!(run(&["workspaces"], 0).ends_with("in use: third\n"));
+}

@@ -14,6 +14,7 @@ use crate::client::log_lines::Ask;
 use crate::client::target::resolve;
 use crate::client::{Choice, Client};
 use crate::commands::apply::{self, left_out::left_out};
+use crate::commands::question::{self, Usual};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
@@ -27,7 +28,6 @@ use plan::Plan;
 use poller::{Before, Guard};
 use serde_json::{Value, json};
 use std::cell::Cell;
-use std::io::{BufRead, IsTerminal};
 use submit::{Order, Phase, Submission};
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
@@ -85,17 +85,10 @@ fn shown(plan: &Plan) -> Result<Value, Error> {
     Ok(request)
 }
 
-/// Asks for confirmation if there is somebody to ask.
 fn agreed(plans: &[Plan], client: &Client) -> Result<bool, Error> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Ok(true);
-    }
     let what = plans.iter().map(Plan::what).collect::<Vec<_>>().join(", ");
     let place = client.workspace().map_or_else(String::new, |name| format!(", workspace {name}"));
-    term::note(format!("Deploy {what} to {}{place}? [Y/n]", client.server()));
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(Error::io("read standard input"))?;
-    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes"))
+    question::agreed(&format!("Deploy {what} to {}{place}", client.server()), Usual::Yes)
 }
 
 async fn deploy(
