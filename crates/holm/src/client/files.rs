@@ -91,6 +91,7 @@ impl Workload {
     }
 
     fn no_file(&self, path: &str) -> Error {
+        let path = self.known_path(path);
         Error::Absent(format!("`{}` has no file or folder `{path}`", self.name))
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Workload {
     http: reqwest::Client,
     url: String,
     pub(crate) name: String,
+    /// The folder below which the paths are that the user knows, if it is not all of it.
+    root: String,
     workspace: Option<String>,
     pub(crate) world: World,
     /// Unfinished multipart uploads.
@@ -71,10 +73,25 @@ impl Workload {
             http,
             url,
             name,
+            root: String::new(),
             workspace,
             world: world::system(),
             uploads: parking_lot::Mutex::default(),
         })
+    }
+
+    /// Returns the same sandbox as what messages call a volume that it mounts at `root`.
+    pub(crate) fn as_volume(self, volume: &str, root: &str) -> Self {
+        Self { name: volume.to_owned(), root: root.to_owned(), ..self }
+    }
+
+    /// Returns a path as the user knows it.
+    pub(crate) fn known_path<'p>(&self, path: &'p str) -> &'p str {
+        match path.strip_prefix(&self.root) {
+            Some("") => "/",
+            Some(below) if below.starts_with('/') => below,
+            _ => path,
+        }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -212,6 +229,7 @@ impl Workload {
             http: reqwest::Client::new(),
             url: url.to_owned(),
             name: "box".into(),
+            root: String::new(),
             workspace: None,
             world: world::system(),
             uploads: parking_lot::Mutex::default(),
@@ -229,6 +247,16 @@ mod tests {
         assert_eq!(file_segment("/tmp/a b"), "%2Ftmp%2Fa%20b");
         assert_eq!(file_segment("tree/x"), ".%2Ftree%2Fx");
         assert_eq!(file_segment("~/x"), "~%2Fx");
+    }
+
+    #[test]
+    fn a_path_of_a_volume_is_told_as_the_user_knows_it() {
+        let sandbox = Workload::at("http://h");
+        assert_eq!((sandbox.known_path("/a"), sandbox.known_path("a")), ("/a", "a"));
+        let volume = sandbox.as_volume("disk", "/data");
+        for (path, known) in [("/data/a/b", "/a/b"), ("/data", "/"), ("/database", "/database")] {
+            assert_eq!(volume.known_path(path), known);
+        }
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Way {
     }
 
     async fn copy(&mut self, copy: Copy, choice: &Choice) -> Result<Copied, Error> {
+        let volume = copy.there().to_owned();
         let copy = copy.below(&self.mount_path)?;
         let mut client = Client::choose(choice)?;
         if let Some(body) = &self.made {
@@ -129,7 +130,7 @@ impl Way {
         }
         let place = target::resolve(&["sandboxes".into(), self.sandbox.clone()])?;
         let sandbox = Workload::find(client, &place).await?;
-        copy.run(&sandbox).await
+        copy.run(&sandbox.as_volume(&volume, &self.mount_path)).await
     }
 
     async fn until_ready(&self, client: &mut Client) -> Result<(), Error> {

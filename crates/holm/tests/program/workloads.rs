@@ -201,6 +201,24 @@ fn a_request_goes_as_it_was_written() {
     assert!(run(&["run", "volume", "helper"], 2).contains("cannot be run"));
 }
 
+/// A volume that a sandbox mounts, which has no files.
+#[test]
+fn a_path_that_a_volume_does_not_have_is_told_as_it_was_written() {
+    let pretend = Pretend::start(|url, asked| match asked.path.as_str() {
+        "/v0/volumes/disk" => Answer::json(&json!({"state": {"attachedTo": "sandbox:box"}})),
+        "/v0/sandboxes/box" => {
+            let volumes = json!([{"name": "disk", "mountPath": "/data"}]);
+            let url = format!("{url}/main/sandboxes/box");
+            Answer::json(&json!({"metadata": {"url": url}, "spec": {"volumes": volumes}}))
+        }
+        _ => Answer::refuse(404),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let copy = pretend.cli(place.path(), &["volume", "cp", "disk:/nope", "."]).output().unwrap();
+    let told = text(&copy, 6);
+    assert!(told.contains("`disk` has no file or folder `/nope`"), "{told}");
+}
+
 /// A sandbox that is archived, as the edge tells of it, and an agent and a model that fail.
 fn failing() -> Pretend {
     Pretend::start(|url, asked| match asked.path.as_str() {

@@ -190,7 +190,8 @@ fn a_volume_begins_with_the_files_of_its_template() {
     holm(&["volume", "cp", "--image", IMAGE, "disk:/", "out"], 0);
     assert_eq!(fs::read_to_string(at("out/base/node_modules/x")).unwrap(), "second");
     assert_eq!(fs::read_to_string(at("out/node_modules/x")).unwrap(), "changed\n");
-    holm(&["volume", "cp", "--image", IMAGE, "disk:/nowhere", "x"], 6);
+    let told = holm(&["volume", "cp", "--image", IMAGE, "disk:/nowhere", "x"], 6);
+    assert!(told.contains("`disk` has no file or folder `/nowhere`"), "{told}");
     holm(&["volume", "cp", "disk:/../etc", "x"], 2);
     eventually("no sandbox is left of the copies", || client.names() == ["two"]);
     assert!(client.attached_to("disk").is_null());

@@ -110,7 +110,8 @@ async fn download_folder(
     while let Some((path, folder, listing, depth)) = waiting.pop() {
         for name in plan.take(sandbox, &path, &folder, listing, depth)? {
             let path = join(&path, name.as_str());
-            let below = folder.enter(&name).map_err(blocked(Path::new(&path)))?;
+            let below = folder.enter(&name);
+            let below = below.map_err(blocked(Path::new(sandbox.known_path(&path))))?;
             // Deleted since it was listed, or no longer a folder.
             let Some(listing) = sandbox.list(&path).await? else { continue };
             waiting.push((path, below, listing, depth + 1));
@@ -134,7 +135,8 @@ impl Plan {
         listing: Listing,
         depth: usize,
     ) -> Result<Vec<Name>, Error> {
-        let mut odd = |name: &str, why| self.left_out.push((Path::new(path).join(name), why));
+        let known = Path::new(sandbox.known_path(path));
+        let mut odd = |name: &str, why| self.left_out.push((known.join(name), why));
         let mut folders = Vec::new();
         for below in &listing.subdirectories {
             match Name::new(&below.name) {
