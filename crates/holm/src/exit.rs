@@ -46,6 +46,8 @@ impl Exit {
             404 => Self::NotFound,
             409 | 412 => Self::Conflict,
             429 => Self::Throttled,
+            // It leads elsewhere, which this program does not follow.
+            300..=399 => Self::Failed,
             400..=499 => Self::Refused,
             _ => Self::Server,
         }

@@ -201,6 +201,24 @@ fn a_request_goes_as_it_was_written() {
     assert!(run(&["run", "volume", "helper"], 2).contains("cannot be run"));
 }
 
+#[test]
+fn an_answer_that_leads_elsewhere_is_told_and_not_followed() {
+    let pretend = Pretend::start(|url, asked| match asked.path.as_str() {
+        "/v0/agents/helper" => Answer::json(&agent(url, "a", "DEPLOYED")),
+        "/main/agents/helper" => Answer { status: 302, headers: vec![], body: String::new() }
+            .with("Location", "http://other.example/x".into()),
+        "/main/agents/helper/same" => Answer { status: 304, headers: vec![], body: String::new() },
+        _ => Answer::refuse(404),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let words = [&["run", "agent", "helper"], more].concat();
+        text(&pretend.cli(place.path(), &words).output().unwrap(), 0)
+    };
+    assert_eq!(run(&[]), "the answer is 302 Found, to http://other.example/x\n");
+    assert_eq!(run(&["--path", "/same"]), "the answer is 304 Not Modified\n");
+}
+
 /// A volume that a sandbox mounts, which has no files.
 #[test]
 fn a_path_that_a_volume_does_not_have_is_told_as_it_was_written() {

@@ -9,7 +9,7 @@ use crate::client::workload::{Workload, is_of_platform, refusal, segment};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
-use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Method, Response};
 use std::io::{self, IsTerminal};
 
@@ -36,12 +36,28 @@ pub(super) async fn run(args: Args, kind: &'static Kind, client: Client) -> Resu
     }
     let response = workload.send(request).await?;
     let status = response.status();
-    if !status.is_success() && is_of_platform(&response) {
+    let is_failure = !status.is_success() && !status.is_redirection();
+    if is_failure && is_of_platform(&response) {
         return Err(refusal(response).await);
+    }
+    if status.is_redirection() {
+        tell_redirect(&response);
     }
     print(&workload, response).await?;
     // An answer of the workload is what was asked for, whatever its status.
-    Ok(if status.is_success() { Exit::Success } else { Exit::of_status(status) })
+    Ok(if is_failure { Exit::of_status(status) } else { Exit::Success })
+}
+
+/// Says where an answer leads that usually has no text. It is not followed, because the credentials
+/// would go there too.
+fn tell_redirect(response: &Response) {
+    let status = response.status();
+    let place =
+        response.headers().get(LOCATION).map(|place| String::from_utf8_lossy(place.as_bytes()));
+    term::note(match place {
+        Some(place) => format!("the answer is {status}, to {}", term::harmless(&place)),
+        None => format!("the answer is {status}"),
+    });
 }
 
 /// Returns the path with the query parameters.
