@@ -120,7 +120,7 @@ fn print(stream: Stream, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Shows the output until the command ends. Ctrl-C asks the command to end, a second one kills it,
-/// a third leaves it running.
+/// a third leaves it running. If it ends, its exit code counts, whoever asked it to.
 async fn follow(sandbox: &Workload, process: &Process) -> Result<Exit, Error> {
     let mut out = print;
     let following = sandbox.follow(process, &mut out);
@@ -130,7 +130,6 @@ async fn follow(sandbox: &Workload, process: &Process) -> Result<Exit, Error> {
     loop {
         tokio::select! {
             end = &mut following => return match end {
-                Ok(_) if asked > 0 => Ok(Exit::Interrupted),
                 Ok(end) => Ok(Exit::Program(end.number())),
                 // Nobody reads the output any more, so there is no reason for the command to go on.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {

@@ -64,16 +64,20 @@ fn an_interrupt_ends_the_command_in_the_sandbox() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
     client.create("box", &json!({}));
-    let mut command = holm(&client, &["exec", "box", "echo begun; exec sleep 1000"]);
-    let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "begun\n");
-    let killed = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    assert_eq!(running.wait().unwrap().code(), Some(130));
+    let ready = "trap 'exit 3' TERM; echo begun; while :; do sleep 0.1; done";
+    for (line, code) in [("echo begun; exec sleep 1000", 143), (ready, 3)] {
+        let mut command = holm(&client, &["exec", "box", line]);
+        let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
+        let killed = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        assert_eq!(running.wait().unwrap().code(), Some(code));
+    }
     let list = client.done("GET", "/main/sandboxes/box/process", None);
-    assert_eq!(list[0]["status"], "stopped", "{list}");
+    let mut all = list.as_array().unwrap().iter();
+    assert!(all.all(|process| process["status"] == "stopped"), "{list}");
     place.clear(server, &client);
 }
 
