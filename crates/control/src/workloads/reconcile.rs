@@ -13,7 +13,7 @@ use crate::machine::{Launch, LaunchFault, Machine, Seen};
 use crate::snapshot_store::SnapshotStore;
 use crate::{drives, tunnels, usage};
 use case::Case;
-use outcome::{change, claim, say_deployed, say_failed, watch_start};
+use outcome::{DEPLOYMENT, change, claim, say_deployed, say_failed, watch_start};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Tx;
@@ -27,6 +27,9 @@ use types::parts::Status;
 /// Pause before it is tried again to put a sandbox to sleep. Its requests end within about half of
 /// that; a caller that leaves an answer unread may take minutes.
 const REST_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Told in the events of a sandbox whose change lets it begin so.
+const EMPTY_DISK: &str = "it begins with an empty disk, without the files that it had written";
 
 /// What a row asks of this machine.
 #[derive(Debug, PartialEq, Eq)]
@@ -263,8 +266,12 @@ async fn renew_disk(
     // The old disk is removed before the row says so: after a kill in between it is just removed
     // again.
     forget_root(machine, id).await?;
-    let done = change(control, id, number, |_, state, _| {
+    let done = change(control, id, number, |_, state, now| {
         state.fresh_disk = false;
+        // One that comes back from its archive has its files in a snapshot.
+        if let Some(status @ Status::Deploying) = state.lifecycle.status() {
+            state.lifecycle.record(DEPLOYMENT, status, EMPTY_DISK, now);
+        }
         true
     });
     Ok(done.await?.is_some())

@@ -242,6 +242,31 @@ async fn a_sandbox_says_whether_its_files_were_lost_with_its_instance() {
 }
 
 #[tokio::test]
+async fn a_sandbox_says_that_it_begins_with_an_empty_disk() {
+    let volumes = PretendedVolumes::new(10_000);
+    let machine = Arc::new(making_disks(&volumes, ""));
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    let wish = |memory: i64, storage_mb: Option<i64>| {
+        let mut wish = with_disk("one");
+        wish["spec"]["runtime"] = match storage_mb {
+            Some(mb) => json!({"image": IMAGE, "memory": memory, "storageMb": mb}),
+            None => json!({"image": IMAGE, "memory": memory}),
+        };
+        wish
+    };
+    cloud.post("/v0/sandboxes", wish(512, None)).await.ok();
+    let changes = [(1024, None, 0), (1024, Some(300), 1), (512, Some(300), 1), (512, Some(400), 1)];
+    for (index, (memory, storage_mb, said)) in changes.into_iter().enumerate() {
+        cloud.put("/v0/sandboxes/one", wish(memory, storage_mb)).await.ok();
+        machine.until_launched(index + 2).await;
+        let seen = cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+        let events = seen["events"].as_array().unwrap();
+        let empty = |event: &&Value| event["message"].as_str().unwrap().contains("an empty disk");
+        assert_eq!(events.iter().filter(empty).count(), said, "{seen}");
+    }
+}
+
+#[tokio::test]
 async fn a_volume_is_billed_for_its_size_as_long_as_it_is_there() {
     let volumes = PretendedVolumes::new(5_000);
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));

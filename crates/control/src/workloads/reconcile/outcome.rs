@@ -15,7 +15,7 @@ use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, Sta
 use types::parts::{Generation, Status};
 
 /// Event types.
-const DEPLOYMENT: &str = "deployment";
+pub(super) const DEPLOYMENT: &str = "deployment";
 const ENTRYPOINT: &str = "entrypoint";
 
 /// Claims a sandbox for this machine, unless another was faster or the wish has changed. A sandbox
