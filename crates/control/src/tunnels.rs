@@ -207,7 +207,11 @@ fn refusal(fault: TunnelFault) -> TunnelRefusal {
 
 fn failed(error: Error) -> TunnelRefusal {
     tracing::error!(%error, "the settings of a tunnel could not be read or written");
-    TunnelRefusal::Failed("the server failed; its log says why".into())
+    match error {
+        Error::Store(full @ store::Error::Full(_)) => TunnelRefusal::Full(full.to_string()),
+        Error::Store(away) if away.is_away() => TunnelRefusal::Away(away.to_string()),
+        _ => TunnelRefusal::Failed("the server failed; its log says why".into()),
+    }
 }
 
 fn gone() -> TunnelRefusal {
@@ -222,6 +226,16 @@ fn no_tunnels() -> TunnelRefusal {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_full_or_absent_database_is_told_apart_from_a_failure() {
+        let full = failed(store::Error::Full("x".into()).into());
+        assert_eq!(full, TunnelRefusal::Full("the disk of the database is full".into()));
+        let away = failed(store::Error::Unreachable(None).into());
+        assert!(matches!(away, TunnelRefusal::Away(_)), "{away}");
+        let broken = failed(store::Error::Database("x".into()).into());
+        assert!(matches!(broken, TunnelRefusal::Failed(_)), "{broken}");
+    }
 
     #[test]
     fn a_tunnel_goes_with_rules_that_look_at_nothing() {

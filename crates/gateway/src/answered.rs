@@ -10,12 +10,13 @@ use crate::wire::BoxError;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::fmt::Display;
 use std::future::Future;
 use types::ids::ResourceId;
 
@@ -66,6 +67,15 @@ pub(crate) fn respond(status: StatusCode, body: &Value) -> Response<Body> {
     let mut response = respond_empty(status);
     *response.body_mut() = Body::own(Bytes::from(body.to_string()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Returns a refusal. One for which the server is at fault only now says when to try again.
+pub(crate) fn refuse(status: StatusCode, refusal: &impl Display) -> Response<Body> {
+    let mut response = respond(status, &json!({"error": refusal.to_string()}));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }
 

@@ -47,9 +47,12 @@ pub enum DriveRefusal {
     /// Something else is mounted at that path.
     #[error("{0}")]
     Busy(String),
-    /// The machine has no room left.
+    /// The machine or the database has no room left.
     #[error("{0}")]
     Full(String),
+    /// The database cannot be asked at the moment.
+    #[error("{0}")]
+    Away(String),
     #[error("{0}")]
     Failed(String),
 }

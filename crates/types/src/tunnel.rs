@@ -90,6 +90,12 @@ pub enum TunnelRefusal {
     /// There is no tunnel to take down.
     #[error("no tunnel is active")]
     Missing,
+    /// The database has no room left.
+    #[error("{0}")]
+    Full(String),
+    /// The database cannot be asked at the moment.
+    #[error("{0}")]
+    Away(String),
     #[error("failed to bring the tunnel up or down: {0}")]
     Failed(String),
 }

@@ -288,7 +288,11 @@ fn refusal(fault: DriveFault) -> DriveRefusal {
 
 fn failed(error: Error) -> DriveRefusal {
     tracing::error!(%error, "what is asked of drives could not be read or written");
-    DriveRefusal::Failed("the server failed; its log says why".into())
+    match error {
+        Error::Store(full @ store::Error::Full(_)) => DriveRefusal::Full(full.to_string()),
+        Error::Store(away) if away.is_away() => DriveRefusal::Away(away.to_string()),
+        _ => DriveRefusal::Failed("the server failed; its log says why".into()),
+    }
 }
 
 fn interrupted() -> DriveRefusal {
@@ -297,4 +301,19 @@ fn interrupted() -> DriveRefusal {
 
 fn no_drives() -> DriveRefusal {
     DriveRefusal::Failed("the machine of this sandbox keeps no drives".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_or_absent_database_is_told_apart_from_a_failure() {
+        let full = failed(store::Error::Full("x".into()).into());
+        assert_eq!(full, DriveRefusal::Full("the disk of the database is full".into()));
+        let away = failed(store::Error::Busy { limit: 1 }.into());
+        assert!(matches!(away, DriveRefusal::Away(_)), "{away}");
+        let broken = failed(store::Error::Database("x".into()).into());
+        assert!(matches!(broken, DriveRefusal::Failed(_)), "{broken}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The part of the sandbox API for mounting drives. The server answers it and not the sandbox,
 //! because root inside a sandbox must not decide which drives are mounted where.
 
-use super::{Answered, read_object, respond, respond_empty};
+use super::{Answered, read_object, refuse, respond, respond_empty};
 use crate::body::Body;
 use crate::drives::Drives;
 use http::header::ALLOW;
@@ -83,7 +83,7 @@ impl Answered for DriveRequest {
         };
         match answered {
             Ok(body) => respond(StatusCode::OK, &body),
-            Err(refusal) => respond(status(&refusal), &json!({"error": refusal.to_string()})),
+            Err(refusal) => refuse(status(&refusal), &refusal),
         }
     }
 }
@@ -107,6 +107,7 @@ fn status(refusal: &DriveRefusal) -> StatusCode {
         DriveRefusal::Bad(_) => StatusCode::BAD_REQUEST,
         DriveRefusal::Busy(_) => StatusCode::CONFLICT,
         DriveRefusal::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+        DriveRefusal::Away(_) => StatusCode::SERVICE_UNAVAILABLE,
         DriveRefusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -114,6 +115,7 @@ fn status(refusal: &DriveRefusal) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::header::RETRY_AFTER;
     use proptest::prelude::*;
 
     fn read(method: &Method, path: &str) -> Option<DriveRequest> {
@@ -139,6 +141,22 @@ mod tests {
         for path in ["/drives", "/drives/mounts", "/process", "/drives/mount2/x"] {
             assert_eq!(read(&Method::GET, path), None, "{path}");
             assert_eq!(read(&Method::OPTIONS, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn each_refusal_has_its_status() {
+        let why = || "x".to_owned();
+        for (refusal, wanted) in [
+            (DriveRefusal::Bad(why()), 400),
+            (DriveRefusal::Busy(why()), 409),
+            (DriveRefusal::Full(why()), 507),
+            (DriveRefusal::Away(why()), 503),
+            (DriveRefusal::Failed(why()), 500),
+        ] {
+            let response = refuse(status(&refusal), &refusal);
+            assert_eq!(response.status(), wanted, "{refusal:?}");
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), wanted == 503, "{refusal:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The part of the sandbox API that brings a tunnel up and down. The server answers it and not the
 //! sandbox, because nothing inside a sandbox has rights over its network.
 
-use super::{Answered, read_object, respond};
+use super::{Answered, read_object, refuse, respond};
 use crate::body::Body;
 use crate::tunnels::Tunnels;
 use http::{Method, Response, StatusCode};
@@ -56,7 +56,7 @@ impl Answered for TunnelRequest {
         };
         match answered {
             Ok(()) => respond(StatusCode::OK, &json!({"message": message})),
-            Err(refusal) => respond(status(&refusal), &json!({"error": refusal.to_string()})),
+            Err(refusal) => refuse(status(&refusal), &refusal),
         }
     }
 }
@@ -79,6 +79,8 @@ fn status(refusal: &TunnelRefusal) -> StatusCode {
         }
         TunnelRefusal::Settings(NotATunnel::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
         TunnelRefusal::Rules(_) => StatusCode::CONFLICT,
+        TunnelRefusal::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+        TunnelRefusal::Away(_) => StatusCode::SERVICE_UNAVAILABLE,
         TunnelRefusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -155,6 +157,10 @@ mod tests {
             asked(TunnelRequest::Set, body, Some(TunnelRefusal::Rules("x".into()))).await,
             (409, 1)
         );
+        let full = TunnelRefusal::Full("x".into());
+        assert_eq!(asked(TunnelRequest::Remove, "", Some(full)).await, (507, 0));
+        let away = TunnelRefusal::Away("x".into());
+        assert_eq!(asked(TunnelRequest::Set, body, Some(away)).await, (503, 1));
         let failed = TunnelRefusal::Failed("x".into());
         assert_eq!(asked(TunnelRequest::Set, body, Some(failed)).await, (500, 1));
     }
