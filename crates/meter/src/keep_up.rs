@@ -1,7 +1,7 @@
 //! Regular work that keeps questions cheap: usage of running things is moved into the hours that
-//! are over ([`roll`]), and hours that are over are packed ([`pack`]). Neither changes any answer.
-//! Both may be skipped for any time, repeated, interrupted at any point, and done by several
-//! servers at once.
+//! are over ([`roll`]), hours that are over are packed ([`pack`]), and facts that belong to nobody
+//! are removed ([`remove_unowned`]). None of it changes any answer. All of it may be skipped for any
+//! time, repeated, interrupted at any point, and done by several servers at once.
 
 use crate::fold::{self, Use};
 use crate::hours::Hours;
@@ -17,6 +17,9 @@ const LIVES: u16 = 500;
 const DAYS: i64 = 64;
 /// How many hours ago an hour must have ended to be packed: by then most of its facts have come.
 const PACK_AFTER_HOURS: i64 = 2;
+/// How long facts wait for an owner. The transaction that registers it is over before their
+/// instance starts, or begins with it and takes minutes at the very most.
+const UNOWNED_MS: i64 = 24 * HOUR_MS;
 
 /// Moves usage of everything that goes on into the hours that are over by now, as far as it is
 /// proven. Returns how many lives that were. Should be called about every minute.
@@ -123,4 +126,19 @@ fn pack_some(tx: &mut Tx<'_>, end: i64) -> Result<u64, Error> {
         usage::put_day(tx, &content.write(*class, *day))?;
     }
     Ok(days.len() as u64)
+}
+
+/// Removes the facts of what got no owner, such as of an instance that ran while the row of its
+/// sandbox was refused. Returns of how many lives. Should be called about every hour.
+pub async fn remove_unowned(store: &Store, now: Timestamp) -> Result<u64, Error> {
+    let before_ms = now.ms() - UNOWNED_MS;
+    let mut removed = 0;
+    loop {
+        let lives =
+            store.write(move |tx| usage::remove_unowned(tx, before_ms, LIVES.into())).await?;
+        removed += lives;
+        if lives < LIVES.into() {
+            return Ok(removed);
+        }
+    }
 }

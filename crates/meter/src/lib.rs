@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Facts and owners are the truth and are kept for ever; all sums follow from them ([`verify`]).
-//! No part has a clock: the caller says what time it is. [`roll`] and [`pack`] have to be called
-//! now and then; without them answers become slow, but never wrong.
+//! Only facts that belong to nobody are removed ([`remove_unowned`]). No part has a clock: the
+//! caller says what time it is. [`roll`] and [`pack`] have to be called now and then; without them
+//! answers become slow, but never wrong.
 //!
 //! **Why a packed row has one day of all resources**, and not all days of one resource: nearly
 //! every question is about all resources over some time. With one row for each day, workspace and
@@ -33,7 +34,7 @@ mod verify;
 pub use answer::{answer, corrections, resource_types, spent};
 pub use facts::{Change, UsageFact};
 pub use intake::{Taken, put_in_order, register, take_in, take_next};
-pub use keep_up::{pack, roll};
+pub use keep_up::{pack, remove_unowned, roll};
 pub use money::{BadAmount, Money, Price, Quantity};
 pub use prices::PriceBook;
 pub use question::{Answer, Entry, Filter, Key, Question, Sums, Window};

@@ -22,6 +22,7 @@ on_both!(
     what_was_billed_after_its_end_is_put_in_order,
     types_are_told_that_were_used,
     the_first_owner_stands,
+    facts_that_belong_to_nobody_are_kept_for_a_day,
 );
 
 fn account() -> AccountId {
@@ -323,4 +324,36 @@ async fn the_first_owner_stands(place: Place) {
     };
     assert_eq!(spent(Some("other")).await, Ok(10.0));
     assert_eq!(spent(None).await, Ok(20.0));
+}
+
+async fn facts_that_belong_to_nobody_are_kept_for_a_day(place: Place) {
+    small_town(&place).await;
+    assert_eq!(used(&place).await, 25.0);
+    let on = |subject: &str| {
+        let started = fact(subject, 0, Change::Started { memory_mb: 1024 });
+        vec![started, fact(subject, 10_000, Change::Ended)]
+    };
+    for subject in ["late", "nobody", "nobody-2"] {
+        take_in(&place, on(subject)).await;
+    }
+    let kept = async || {
+        let lives = |tx: &mut store::Tx<'_>| store::usage::lives_after(tx, "", 100);
+        let lives = place.store.read(lives).await.unwrap();
+        lives.into_iter().map(|life| life.subject).collect::<Vec<_>>()
+    };
+    let remove = async || meter::remove_unowned(&place.store, place.now()).await.unwrap();
+    place.set(MONDAY + (30 + 23) * HOUR);
+    assert_eq!(remove().await, 0);
+    register(&place, "late", owner("main", Dimension::SandboxRuntime, "late", "res_3")).await;
+    assert_eq!(used(&place).await, 35.0, "an owner may come later than the facts");
+    place.set(MONDAY + (30 + 25) * HOUR);
+    assert_eq!((remove().await, remove().await), (2, 0));
+    assert_eq!(kept().await, ["disk", "late", "one", "two"]);
+    let verified = meter::verify(&place.store, question(&[]).window).await.unwrap();
+    assert_eq!((verified.differ, used(&place).await), (0, 35.0));
+    // Nothing is left of it, so that all of it may come again.
+    register(&place, "nobody", owner("main", Dimension::SandboxRuntime, "again", "res_4")).await;
+    assert_eq!(used(&place).await, 35.0);
+    assert_eq!(take_in(&place, on("nobody")).await.new, 2);
+    assert_eq!(used(&place).await, 45.0);
 }

@@ -141,6 +141,11 @@ const ALL: &[Migration] = &[
         name: "resources by kind",
         sql: include_str!("../migrations/0035_resources_by_kind.sql"),
     },
+    Migration {
+        number: 36,
+        name: "unowned lives",
+        sql: include_str!("../migrations/0036_unowned_lives.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

@@ -31,7 +31,8 @@ pub fn count(taken: &Taken) {
     }
 }
 
-/// Moves usage of running things into completed hours, and packs these, until `ending`.
+/// Moves usage of running things into completed hours, packs these, and removes facts that belong
+/// to nobody, until `ending`.
 pub(super) async fn run(control: &Control, ending: &CancellationToken) {
     let settings = &control.settings.bill;
     put_in_order(control).await;
@@ -49,6 +50,9 @@ pub(super) async fn run(control: &Control, ending: &CancellationToken) {
             since_packed = Duration::ZERO;
             if let Err(error) = meter::pack(&control.store, control.world.now()).await {
                 tracing::error!(%error, "hours of usage could not be packed; it is tried again");
+            }
+            if let Err(error) = meter::remove_unowned(&control.store, control.world.now()).await {
+                tracing::error!(%error, "facts that belong to nobody could not be removed; it is tried again");
             }
         }
     }

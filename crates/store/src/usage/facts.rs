@@ -1,4 +1,4 @@
-//! Facts, each stored once and forever.
+//! Facts, each stored once, and kept for as long as its life.
 
 use super::{pieces, places};
 use crate::{Error, Row, Tx, Value, params};

@@ -175,6 +175,24 @@ pub fn is_owned(tx: &mut Tx<'_>, subject: &str) -> Result<bool, Error> {
     Ok(tx.find(TABLE, sql, params![subject])?.is_some())
 }
 
+/// Removes up to `limit` lives that were created before a time and still have no owner, with their
+/// facts. Returns how many there were. An owner that is registered meanwhile waits for that, and
+/// then gets a life without facts.
+pub fn remove_unowned(tx: &mut Tx<'_>, before_ms: i64, limit: i64) -> Result<u64, Error> {
+    let sql =
+        "SELECT id FROM usage_lives WHERE account_id IS NULL AND id < $1 ORDER BY id LIMIT $2";
+    let sql = tx.locking(sql).into_owned();
+    let rows = tx.query(TABLE, &sql, params![before_ms << CHANCE_BITS, limit])?;
+    let lives = rows.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+    for piece in pieces(&lives, 1) {
+        let ids: Vec<Value> = piece.iter().map(|id| (*id).into()).collect();
+        let list = places(1, piece.len());
+        tx.execute(&format!("DELETE FROM usage_facts WHERE life_id IN {list}"), &ids)?;
+        tx.execute(&format!("DELETE FROM usage_lives WHERE id IN {list}"), &ids)?;
+    }
+    Ok(lives.len() as u64)
+}
+
 /// Writes lives that were locked in the same transaction.
 pub fn save(tx: &mut Tx<'_>, lives: &[Life]) -> Result<(), Error> {
     let rows: Vec<_> = lives.iter().map(values).collect();
