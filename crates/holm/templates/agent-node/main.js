@@ -10,10 +10,13 @@ async function* answer(inputs, thread) {
 
 const server = http.createServer(async (request, response) => {
   let body = "";
+  request.setEncoding("utf8");
   for await (const piece of request) body += piece;
   let inputs;
   try {
-    inputs = JSON.parse(body || "{}").inputs ?? "";
+    const given = JSON.parse(body || "{}");
+    if (typeof given !== "object" || Array.isArray(given)) throw new TypeError("no object");
+    inputs = given.inputs ?? "";
   } catch {
     response.writeHead(400).end("the body must be a JSON object\n");
     return;

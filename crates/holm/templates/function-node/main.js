@@ -44,14 +44,16 @@ function reply(response, status, answer) {
 const server = http.createServer(async (request, response) => {
   if (request.method !== "POST") return reply(response, 405);
   let body = "";
+  request.setEncoding("utf8");
   for await (const piece of request) body += piece;
   let message;
   try {
     message = JSON.parse(body);
+    if (message?.method === undefined) throw new TypeError("no request");
   } catch {
     return reply(response, 400, { jsonrpc: "2.0", id: null, error: { code: -32700, message: "no request" } });
   }
-  if (message?.id === undefined || message.id === null) return reply(response, 202);
+  if (message.id === undefined || message.id === null) return reply(response, 202);
   const found = result(message.method, message.params ?? {});
   const error = { code: -32601, message: `there is no method ${message.method}` };
   reply(response, 200, { jsonrpc: "2.0", id: message.id, ...(found === undefined ? { error } : { result: found }) });

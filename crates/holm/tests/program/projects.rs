@@ -31,14 +31,14 @@ impl Serving {
     }
 
     /// Sends a request until the answer satisfies the condition, and returns it.
-    fn ask(&self, request: &str, satisfies: impl Fn(&str) -> bool) -> String {
+    fn ask(&self, request: impl AsRef<[u8]>, satisfies: impl Fn(&str) -> bool) -> String {
         let until = Instant::now() + PATIENCE;
         let mut answer = String::new();
         loop {
             if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
                 answer.clear();
                 // A server that is being replaced breaks connections.
-                let sent = stream.write_all(request.as_bytes());
+                let sent = stream.write_all(request.as_ref());
                 let read = sent.and_then(|()| stream.read_to_string(&mut answer));
                 if read.is_ok() && satisfies(&answer) {
                     return answer;
@@ -51,9 +51,21 @@ impl Serving {
 
     fn post(&self, path: &str, body: &str) -> String {
         let head = format!("Host: h\r\nConnection: close\r\nContent-Length: {}", body.len());
-        self.ask(&format!("POST {path} HTTP/1.1\r\n{head}\r\n\r\n{body}"), |answer| {
+        self.ask(format!("POST {path} HTTP/1.1\r\n{head}\r\n\r\n{body}"), |answer| {
             !answer.is_empty()
         })
+    }
+
+    /// Sends a body without saying how long it is, one byte at a time, so that a character of
+    /// several bytes comes in pieces.
+    fn post_in_chunks(&self, path: &str, body: &str) -> String {
+        let head = "Host: h\r\nConnection: close\r\nTransfer-Encoding: chunked";
+        let mut request = format!("POST {path} HTTP/1.1\r\n{head}\r\n\r\n").into_bytes();
+        for byte in body.bytes() {
+            request.extend_from_slice(&[b'1', b'\r', b'\n', byte, b'\r', b'\n']);
+        }
+        request.extend_from_slice(b"0\r\n\r\n");
+        self.ask(request, |answer| !answer.is_empty())
     }
 
     fn interrupt(mut self) {
@@ -86,7 +98,11 @@ fn every_template_that_answers_does_so() {
         let agent = Serving::start(&begin(place.path(), "agent", language), &[]);
         let answer = agent.post("/", r#"{"inputs": "hi there"}"#);
         assert!(answer.contains("You said: ") && answer.contains("there"), "{language}: {answer}");
-        assert!(agent.post("/", "{").starts_with("HTTP/1.1 400"), "{language}");
+        for body in ["{", "[]", "3", "null"] {
+            assert!(agent.post("/", body).starts_with("HTTP/1.1 400"), "{language}: {body}");
+        }
+        let answer = agent.post_in_chunks("/", r#"{"inputs": "Grüße"}"#);
+        assert!(answer.contains("Grüße"), "{language}: {answer}");
         agent.interrupt();
 
         let tools = Serving::start(&begin(place.path(), "function", language), &[]);
@@ -94,6 +110,13 @@ fn every_template_that_answers_does_so() {
         assert!(listed.contains("greet"), "{language}: {listed}");
         let call = r#"{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "greet", "arguments": {"name": "Ann"}}}"#;
         assert!(tools.post("/mcp", call).contains("Hello, Ann!"), "{language}");
+        for body in ["{", "[]", "3", "null", "{}"] {
+            assert!(tools.post("/mcp", body).starts_with("HTTP/1.1 400"), "{language}: {body}");
+        }
+        let told = tools.post_in_chunks("/mcp", &call.replace("Ann", "Grüße"));
+        let told = &told[told.find('{').unwrap()..=told.rfind('}').unwrap()];
+        let told: serde_json::Value = serde_json::from_str(told).unwrap();
+        assert_eq!(told["result"]["content"][0]["text"], "Hello, Grüße!", "{language}: {told}");
         let gone = tools.post("/mcp", r#"{"jsonrpc": "2.0", "id": 3, "method": "x"}"#);
         assert!(gone.contains("-32601"), "{language}: {gone}");
         tools.interrupt();
