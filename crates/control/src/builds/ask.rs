@@ -50,6 +50,7 @@ pub fn create<K: Buildable>(
     let id = ResourceId::new(context.world());
     let begun = wish.clone();
     let pending = engine::create_unbuilt(context, tx, wish, id.clone())?;
+    begun.require_free(context, tx)?;
     begun.begin(context, tx, &id)?;
     ask(context, tx, pending)
 }
@@ -65,7 +66,9 @@ pub fn replace<K: Buildable>(
     if wish.name() == name && is_gone::<K>(context, tx, name)? {
         return create(context, tx, wish);
     }
+    let wanted = wish.clone();
     let pending = engine::pend(context, tx, name, wish)?;
+    wanted.require_free(context, tx)?;
     ask(context, tx, pending)
 }
 

@@ -4,6 +4,7 @@ use crate::addresses;
 use crate::context::Context;
 use crate::engine::Managed;
 use crate::error::Error;
+use crate::executions::triggered::require_addresses;
 use store::Tx;
 use types::KindName;
 use types::ids::ResourceId;
@@ -35,6 +36,12 @@ pub trait Buildable: Managed {
     /// Whether the wish names an image to be run without a build.
     fn skips_build(&self) -> bool;
 
+    /// Refuses what could not be put into effect once it is built, because another object has it.
+    /// That may also change until then, so it is looked at again.
+    fn require_free(&self, _context: &Context, _tx: &mut Tx<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Takes what a new object needs before it is built.
     fn begin(&self, _context: &Context, _tx: &mut Tx<'_>, _id: &ResourceId) -> Result<(), Error> {
         Ok(())
@@ -58,16 +65,28 @@ macro_rules! in_runtime {
 impl Buildable for Agent {
     const REPOSITORY: &'static str = "agent";
     in_runtime!();
+
+    fn require_free(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+        require_addresses(context, tx, self)
+    }
 }
 
 impl Buildable for Function {
     const REPOSITORY: &'static str = "function";
     in_runtime!();
+
+    fn require_free(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+        require_addresses(context, tx, self)
+    }
 }
 
 impl Buildable for Job {
     const REPOSITORY: &'static str = "job";
     in_runtime!();
+
+    fn require_free(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+        require_addresses(context, tx, self)
+    }
 }
 
 impl Buildable for Sandbox {

@@ -120,6 +120,23 @@ pub(super) fn triggers_of(row: resources::Stored) -> Result<Vec<Trigger>, Error>
     }
 }
 
+/// Refuses an object that would take addresses which triggers of others have.
+pub(crate) fn require_addresses<K: Triggered>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    object: &K,
+) -> Result<(), Error> {
+    let name = object.name();
+    for trigger in object.triggers() {
+        let Some(address) = trigger.address(K::NAME, name) else { continue };
+        let holder = addresses::find(tx, &context.member.workspace, &address)?;
+        if holder.is_some_and(|holder| (holder.kind, holder.name.as_str()) != (K::NAME, name)) {
+            return Err(Conflict::TriggerAddress { address }.into());
+        }
+    }
+    Ok(())
+}
+
 /// Takes the addresses of the triggers that an object has now, and gives back its earlier ones.
 pub(crate) fn take_addresses<K: Triggered>(
     context: &Context,

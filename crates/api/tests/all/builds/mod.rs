@@ -386,3 +386,31 @@ async fn a_wish_that_skips_the_build_is_deployed_as_it_is() {
     assert!(!answer.headers.contains_key("x-blaxel-upload-url"));
     assert_eq!(answer.ok()["status"], "DEPLOYED");
 }
+
+#[tokio::test]
+async fn the_path_of_another_object_is_refused_before_anything_is_uploaded() {
+    for postgres in [false, true] {
+        let stage = stage_on(quick(), postgres).await;
+        let at = |path: &str, name: &str| {
+            let trigger = json!({"id": "t", "type": "http", "configuration": {"path": path}});
+            json!({"metadata": {"name": name}, "spec": {"runtime": {"image": IMAGE}, "triggers": [trigger]}})
+        };
+        stage.cloud.post("/v0/jobs", at("/taken", "holder")).await.ok();
+        stage.cloud.post("/v0/jobs", job()).await.ok();
+        for kind in ["agents", "functions", "jobs"] {
+            let asked = format!("/v0/{kind}?upload=true");
+            let why = stage.cloud.post(&asked, at("/taken", "x")).await.refused(409);
+            assert!(why.contains("`taken`"), "{kind}: {why}");
+            stage.cloud.get(&format!("/v0/{kind}/x")).await.refused(404);
+        }
+        stage.cloud.put("/v0/jobs/j?upload=true", at("/taken", "j")).await.refused(409);
+        // It may keep its own.
+        address(&stage.cloud.put("/v0/jobs/holder?upload=true", at("/taken", "holder")).await);
+        // What is taken while it waits is seen at its end.
+        let asked = stage.cloud.post("/v0/functions?upload=true", at("/later", "late")).await;
+        stage.cloud.post("/v0/agents", at("/later", "a")).await.ok();
+        assert_eq!(stage.upload(&address(&asked), "an app").await.status, 200);
+        let late = stage.until("/v0/functions/late", &["FAILED"]).await;
+        assert!(late["events"].to_string().contains("`later`"), "{late}");
+    }
+}
