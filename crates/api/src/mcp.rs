@@ -18,13 +18,15 @@ use http_body_util::{BodyExt, Full};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
+    ErrorCode, Implementation, InitializeRequestParams, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -174,6 +176,34 @@ impl ServerHandler for Tools {
             .map_err(|problem| rmcp::ErrorData::invalid_params(problem, None))?;
         Ok(self.send(inner).await.into())
     }
+
+    /// Refuses what the protocol library does not know as a request. It also takes a method whose
+    /// parameters it cannot read for one that it does not know.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, rmcp::ErrorData> {
+        let problem = match request.method.as_str() {
+            "initialize" => misfit::<InitializeRequestParams>(&request),
+            "tools/call" => misfit::<CallToolRequestParams>(&request),
+            _ => {
+                return Err(rmcp::ErrorData::new(
+                    ErrorCode::METHOD_NOT_FOUND,
+                    request.method,
+                    None,
+                ));
+            }
+        };
+        Err(rmcp::ErrorData::invalid_params(problem, None))
+    }
+}
+
+/// Says why the parameters of a request cannot be read.
+fn misfit<T: DeserializeOwned>(request: &CustomRequest) -> String {
+    let why = serde_json::from_value::<T>(request.params.clone().unwrap_or_default()).err();
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    format!("the parameters of `{}` cannot be read{why}", request.method)
 }
 
 impl Tools {
@@ -219,31 +249,66 @@ fn inner_request(
     arguments: &JsonObject,
     outer: &HeaderMap,
 ) -> Result<Request<Body>, String> {
-    let mut path = String::from("/v0");
-    let mut in_path = Vec::new();
-    for part in act.path.split('/').skip(1) {
-        let name = part.strip_prefix('{').and_then(|part| part.strip_suffix('}'));
-        let value = match name {
-            None => part.to_owned(),
-            Some(name) => {
-                in_path.push(name);
-                let value =
-                    arguments.get(name).and_then(Value::as_str).filter(|value| !value.is_empty());
-                let value = value.ok_or_else(|| format!("`{name}` is required"))?;
-                utf8_percent_encode(value, PLAIN).to_string()
-            }
-        };
-        path.push('/');
-        path.push_str(&value);
+    let (path, query) = (path(act, arguments)?, query(act, arguments)?);
+    let mut request = Request::builder().method(act.method.clone()).uri(format!("{path}?{query}"));
+    for name in PASSED_ON {
+        if let Some(value) = outer.get(&name) {
+            request = request.header(name, value);
+        }
     }
-    let asked = arguments.iter().filter(|(name, value)| {
-        let is_elsewhere = ["workspace", "body"].contains(&name.as_str());
-        // Clients say with a null that they leave an argument out, which no query can say.
-        !is_elsewhere && !in_path.contains(&name.as_str()) && !value.is_null()
-    });
+    let body = arguments.get("body").map(Value::to_string).unwrap_or_default();
+    let mut request = request
+        .header("blaxel-version", types::ApiVersion::V2026_09_22.name())
+        .body(Body::from(body))
+        .map_err(|error| error.to_string())?;
+    if let Some(workspace) = text(arguments, "workspace")? {
+        let value = workspace.parse().map_err(|_| "`workspace` is not a name".to_owned())?;
+        request.headers_mut().insert("x-blaxel-workspace", value);
+    }
+    Ok(request)
+}
+
+/// Returns an argument that must be a text. Clients say with a null that they leave one out.
+fn text<'a>(arguments: &'a JsonObject, name: &str) -> Result<Option<&'a str>, String> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("`{name}` must be a text")),
+    }
+}
+
+/// Returns the name of the argument that stands at this place of a path, if one does.
+fn placeholder(part: &str) -> Option<&str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
+
+fn path(act: &Act, arguments: &JsonObject) -> Result<String, String> {
+    let mut path = String::from("/v0");
+    for part in act.path.split('/').skip(1) {
+        path.push('/');
+        let Some(name) = placeholder(part) else {
+            path.push_str(part);
+            continue;
+        };
+        let value = text(arguments, name)?.filter(|value| !value.is_empty());
+        let value = value.ok_or_else(|| format!("`{name}` is required"))?;
+        path.extend(utf8_percent_encode(value, PLAIN));
+    }
+    Ok(path)
+}
+
+/// Returns the query: all arguments that are not elsewhere in the request.
+fn query(act: &Act, arguments: &JsonObject) -> Result<String, String> {
+    let in_path: Vec<&str> = act.path.split('/').filter_map(placeholder).collect();
     let mut query = form_urlencoded::Serializer::new(String::new());
     let mut room = QUERY_BYTES_MAX;
-    for (name, value) in asked {
+    for (name, value) in arguments {
+        let is_elsewhere =
+            ["workspace", "body"].contains(&name.as_str()) || in_path.contains(&name.as_str());
+        // No query can say null, with which clients leave an argument out.
+        if is_elsewhere || value.is_null() {
+            continue;
+        }
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         // Checked before more of them are encoded: a caller may send as many as fit into a body.
         room = room.checked_sub(name.len() + value.len()).ok_or_else(|| {
@@ -251,24 +316,7 @@ fn inner_request(
         })?;
         query.append_pair(name, &value);
     }
-    let mut request =
-        Request::builder().method(act.method.clone()).uri(format!("{path}?{}", query.finish()));
-    for name in PASSED_ON {
-        if let Some(value) = outer.get(&name) {
-            request = request.header(name, value);
-        }
-    }
-    let workspace = arguments.get("workspace").and_then(Value::as_str);
-    let body = arguments.get("body").map(Value::to_string).unwrap_or_default();
-    let mut request = request
-        .header("blaxel-version", types::ApiVersion::V2026_09_22.name())
-        .body(Body::from(body))
-        .map_err(|error| error.to_string())?;
-    if let Some(workspace) = workspace {
-        let value = workspace.parse().map_err(|_| "`workspace` is not a name".to_owned())?;
-        request.headers_mut().insert("x-blaxel-workspace", value);
-    }
-    Ok(request)
+    Ok(query.finish())
 }
 
 /// The answer of the MCP endpoint, as the protocol library made it.

@@ -90,3 +90,25 @@ async fn arguments_that_no_tool_has_are_not_carried_along_without_end() {
     let answer = speak(&cloud, &cloud.first.api_key, call("ListAgents", json!(many))).await.ok();
     assert!(answer.to_string().contains("have more than 16384 bytes"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_bad_call_is_told_what_is_wrong_with_it() {
+    let cloud = Cloud::start().await;
+    let request = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let listed = json!({"name": "ListAgents", "arguments": [1]});
+    for (message, code, why) in [
+        (call("GetSandbox", json!({"sandboxName": 3})), -32602, "`sandboxName` must be a text"),
+        (call("GetSandbox", json!({"sandboxName": null})), -32602, "`sandboxName` is required"),
+        // It must not act in another workspace than was meant.
+        (call("ListAgents", json!({"workspace": 3})), -32602, "`workspace` must be a text"),
+        (request("tools/call", json!({})), -32602, "missing field `name`"),
+        (request("tools/call", listed), -32602, "invalid type: sequence"),
+        (request("initialize", json!({})), -32602, "missing field `protocolVersion`"),
+        (request("tools/lift", json!({})), -32601, "tools/lift"),
+    ] {
+        let answer = speak(&cloud, &cloud.first.api_key, message).await.ok();
+        let error = &answer["error"];
+        assert_eq!(error["code"], code, "{why}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+    }
+}
