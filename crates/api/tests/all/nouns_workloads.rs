@@ -135,6 +135,30 @@ async fn a_callback_secret_is_shown_once_and_stays_the_same() {
 }
 
 #[tokio::test]
+async fn another_receiver_of_callbacks_gets_a_secret_of_its_own() {
+    for cloud in Cloud::on_both().await {
+        let wish = |url: &str| {
+            let trigger =
+                json!({"id": "t", "type": "http-async", "configuration": {"callbackUrl": url}});
+            json!({"metadata": {"name": "one"}, "spec": {"triggers": [trigger]}})
+        };
+        let secret = |agent: &Value| {
+            let set = &agent["spec"]["triggers"][0]["configuration"];
+            set["callbackSecret"].as_str().unwrap().to_owned()
+        };
+        let first = secret(&cloud.post("/v0/agents", wish("https://x.example/")).await.ok());
+        let moved = cloud.put("/v0/agents/one", wish("https://X.example/v2?key=1")).await.ok();
+        assert_eq!(secret(&moved), "***", "the same receiver");
+        let shown = async || cloud.get("/v0/agents/one?show_secrets=true").await.ok();
+        assert_eq!(secret(&shown().await), first);
+        let other = cloud.put("/v0/agents/one", wish("https://y.example/")).await.ok();
+        let second = secret(&other);
+        assert!(second.len() == 40 && second != first, "{other}");
+        assert_eq!(secret(&shown().await), second);
+    }
+}
+
+#[tokio::test]
 async fn what_is_disabled_is_deactivated_and_comes_back() {
     let cloud = Cloud::start().await;
     for path in [

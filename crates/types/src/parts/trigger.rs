@@ -214,6 +214,10 @@ impl TriggerConfiguration {
         self.callback_url.as_deref().filter(|url| !url.is_empty())
     }
 
+    fn callback_host(&self) -> Option<String> {
+        url::Url::parse(self.callback()?).ok()?.host_str().map(str::to_owned)
+    }
+
     /// Returns the zone of the schedule, if it is not UTC.
     pub fn zone(&self) -> Option<&str> {
         self.timezone.as_deref().filter(|zone| !zone.is_empty())
@@ -234,7 +238,10 @@ impl TriggerConfiguration {
 
     fn complete(&mut self, old: Option<&Self>, world: &World) {
         let calls_back = self.callback().is_some();
-        let stored = old.and_then(|old| old.callback_secret.clone());
+        // Another host is another receiver, which must not learn what the earlier one trusts.
+        let stored = old
+            .filter(|old| old.callback_host() == self.callback_host())
+            .and_then(|old| old.callback_secret.clone());
         let secret =
             || stored.unwrap_or_else(|| Sensitive(world.random_text(CALLBACK_SECRET_LENGTH)));
         self.callback_secret = calls_back.then(secret);
