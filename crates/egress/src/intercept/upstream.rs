@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::shared::Shared;
 use super::target::Target;
 use super::tasks::Tasks;
-use super::web_sockets::{WebSockets, overhear};
+use super::web_sockets::{Streams, WebSockets, overhear};
 use crate::client::Client;
 use crate::upstream_tls::server_name;
 use admission::{BeforeAnswer, Bounded, FrameLimited};
@@ -71,6 +71,9 @@ struct One {
 struct Two {
     sender: http2::SendRequest<Body>,
     web_sockets: watch::Receiver<WebSockets>,
+    /// Requests that the host does not take yet wait here, because one that waits in the connection
+    /// cannot be called back.
+    streams: Arc<Semaphore>,
 }
 
 /// A permit for one of the connections that can be in use at once.
@@ -86,6 +89,7 @@ pub(super) struct Lent {
     sender: Sender,
     origin: Origin,
     _place: Arc<Place>,
+    _stream: Option<OwnedSemaphorePermit>,
     /// Whether it was used before, so that its host may have closed it since.
     pub(super) is_used: bool,
 }
@@ -128,8 +132,19 @@ impl Upstreams {
         }
     }
 
-    /// Returns a connection for a request, which the caller has judged.
+    /// Returns a connection that takes a request at once.
     pub(super) async fn lend(
+        &self,
+        shared: &Shared,
+        client: &Client,
+        target: &Target,
+        need: Need,
+    ) -> Result<Lent, Failure> {
+        let lent = self.lend_suitable(shared, client, target, need).await?;
+        Ok(lent.with_stream().await)
+    }
+
+    async fn lend_suitable(
         &self,
         shared: &Shared,
         client: &Client,
@@ -176,7 +191,7 @@ impl Upstreams {
         if let Sender::Two(two) = &sender {
             self.share(origin.clone(), two.clone(), &place);
         }
-        Ok(Lent { sender, origin, _place: place, is_used: false })
+        Ok(Lent { sender, origin, _place: place, _stream: None, is_used: false })
     }
 
     #[expect(clippy::expect_used, reason = "it is never closed")]
@@ -203,16 +218,14 @@ impl Upstreams {
                     if !matches!(timeout(READY_WAIT, one.sender.ready()).await, Ok(Ok(()))) {
                         continue;
                     }
-                    let (sender, origin) = (Sender::One(one), origin.clone());
-                    return Some(Lent { sender, origin, _place: place, is_used: true });
+                    return Some(Lent::kept(Sender::One(one), origin, place));
                 }
                 Kept::Two(two, place) => {
                     let place = match place.upgrade() {
                         Some(place) => place,
                         None => self.place_again(origin).await,
                     };
-                    let (sender, origin) = (Sender::Two(two), origin.clone());
-                    return Some(Lent { sender, origin, _place: place, is_used: true });
+                    return Some(Lent::kept(Sender::Two(two), origin, place));
                 }
             }
         }
@@ -298,7 +311,9 @@ impl Upstreams {
         let head_bytes_max = shared.head_bytes_max();
         if is_two {
             let (tell, web_sockets) = watch::channel(WebSockets::Unknown);
-            let stream = FrameLimited::from_server(overhear(stream, tell));
+            let streams = Streams::new(usize::try_from(shared.limits.streams_max).unwrap_or(1));
+            let places = Arc::clone(&streams.places);
+            let stream = FrameLimited::from_server(overhear(stream, tell, streams));
             let (sender, connection) = http2::Builder::new(self.tasks.clone())
                 .timer(TokioTimer::new())
                 .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
@@ -306,7 +321,7 @@ impl Upstreams {
                 .await
                 .map_err(failed)?;
             self.tasks.execute(connection);
-            return Ok(Sender::Two(Two { sender, web_sockets }));
+            return Ok(Sender::Two(Two { sender, web_sockets, streams: places }));
         }
         let (stream, before_answer) = Bounded::for_heads(stream, head_bytes_max);
         let (sender, connection) = http1::Builder::new()
@@ -322,6 +337,18 @@ impl Upstreams {
 type Sent = Result<Response<Incoming>, TrySendError<Request<Body>>>;
 
 impl Lent {
+    fn kept(sender: Sender, origin: &Origin, place: Arc<Place>) -> Self {
+        Self { sender, origin: origin.clone(), _place: place, _stream: None, is_used: true }
+    }
+
+    /// Waits until the host takes one more request.
+    async fn with_stream(mut self) -> Self {
+        if let Sender::Two(two) = &self.sender {
+            self._stream = Arc::clone(&two.streams).acquire_owned().await.ok();
+        }
+        self
+    }
+
     pub(super) fn is_two(&self) -> bool {
         matches!(self.sender, Sender::Two(_))
     }
