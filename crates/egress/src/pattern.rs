@@ -1,7 +1,11 @@
 //! Parses the entries of lists: `[!]METHOD:…:domain[/path]`, an address, or a range of addresses.
 
+mod paths;
+
+pub(crate) use paths::Paths;
+
 use http::Method;
-use percent_encoding::percent_decode_str;
+use paths::pieces;
 use std::net::IpAddr;
 use types::parts::hosts::Host;
 
@@ -168,144 +172,25 @@ impl Condition {
         self.methods.is_empty() && self.path.is_none()
     }
 
-    /// Returns whether a request matches in any reading of its path.
+    /// Returns whether a request matches in any reading of its path, as far as that is known.
     pub(crate) fn may_match(&self, method: &Method, paths: &Paths) -> bool {
-        self.is_method(method) && paths.0.iter().any(|path| self.is_path(path))
+        self.is_method(method) && self.path.as_ref().is_none_or(|path| paths.may_match(path))
     }
 
-    /// Returns whether a request matches in every reading of its path.
+    /// Returns whether a request certainly matches in every reading of its path.
     pub(crate) fn must_match(&self, method: &Method, paths: &Paths) -> bool {
-        self.is_method(method) && paths.0.iter().all(|path| self.is_path(path))
+        self.is_method(method) && self.path.as_ref().is_none_or(|path| paths.must_match(path))
     }
 
     fn is_method(&self, method: &Method) -> bool {
         let listed = |own: &String| own.eq_ignore_ascii_case(method.as_str());
         self.methods.is_empty() || self.methods.iter().any(listed) != self.is_negated
     }
-
-    fn is_path(&self, path: &str) -> bool {
-        let Some(pieces) = &self.path else { return true };
-        let mut rest = path;
-        for (index, piece) in pieces.iter().enumerate() {
-            // The first piece must be at the beginning of the path. Each other one is taken at its
-            // earliest place, which leaves the most for those after it.
-            let found = match index {
-                0 => rest.starts_with(piece.as_str()).then_some(0),
-                _ => rest.find(piece.as_str()),
-            };
-            let Some(at) = found else { return false };
-            rest = &rest[at + piece.len()..];
-        }
-        true
-    }
-}
-
-/// Splits the path of a pattern, normalized the same way as the paths of requests.
-fn pieces(path: &str) -> Vec<String> {
-    // A star does not protect a segment from `..`: everyone reads `/a/*/../b` as `/a/b`.
-    resolve(&decode_plain(path)).split('*').map(str::to_owned).collect()
-}
-
-/// The ways in which servers may read a path: as the standard says, or like servers that decode
-/// more of it, take `\` for `/`, or cut off `;parameters`. A request is allowed something only if
-/// all readings are, and forbidden it if any reading is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Paths(Vec<String>);
-
-impl Paths {
-    pub(crate) fn of(path: &str) -> Self {
-        let path = path.split(['?', '#']).next().unwrap_or_default();
-        let path = if path.starts_with('/') { path } else { "/" };
-        // Most paths can only be read in one way.
-        if !path.bytes().any(|byte| b"%\\;".contains(&byte)) {
-            return Self(vec![resolve(path)]);
-        }
-        let strict = resolve(&decode_plain(path));
-        let lax = resolve(&without_parameters(&decode_all(path)));
-        let mut readings = vec![strict];
-        let cut = resolve(&without_parameters(&decode_plain(path)));
-        for other in [lax, cut] {
-            if !readings.contains(&other) {
-                readings.push(other);
-            }
-        }
-        Self(readings)
-    }
-}
-
-/// Decodes the characters whose encoding makes no difference by the standard: letters, digits and
-/// `-._~`.
-fn decode_plain(path: &str) -> String {
-    let bytes = path.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = (bytes[at] == b'%')
-            .then(|| path.get(at + 1..at + 3))
-            .flatten()
-            .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code {
-            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
-                plain.push(byte);
-                at += 3;
-            }
-            // The case of the hexadecimal digits makes no difference.
-            Some(_) => {
-                plain.extend(bytes[at..at + 3].to_ascii_uppercase());
-                at += 3;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
-}
-
-/// How often nested encoding is undone. A server that decodes even more often would not find its
-/// own files.
-const ENCODED_TIMES_MAX: usize = 4;
-
-fn decode_all(path: &str) -> String {
-    let mut path = path.to_owned();
-    for _ in 0..ENCODED_TIMES_MAX {
-        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
-        if decoded == path {
-            break;
-        }
-        path = decoded;
-    }
-    path.replace('\\', "/")
-}
-
-fn without_parameters(path: &str) -> String {
-    let name = |segment: &str| segment.split(';').next().unwrap_or_default().to_owned();
-    path.split('/').map(name).collect::<Vec<_>>().join("/")
-}
-
-/// Removes `.`, `..` and empty segments.
-fn resolve(path: &str) -> String {
-    let mut segments: Vec<&str> = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => {
-                segments.pop();
-            }
-            name => segments.push(name),
-        }
-    }
-    let last = path.rsplit('/').next().unwrap_or_default();
-    let is_folder = matches!(last, "" | "." | "..") && !segments.is_empty();
-    format!("/{}{}", segments.join("/"), if is_folder { "/" } else { "" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn matches(pattern: &str, method: &str, host: &str, path: &str) -> bool {
         let pattern = Pattern::parse(pattern);
@@ -391,44 +276,6 @@ mod tests {
             ("a.b/%2E%2e/x", "GET", "/x", true),
         ] {
             assert_eq!(matches(pattern, method, "a.b", path), wanted, "{pattern} {method} {path}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_of_a_pattern_or_path_is_too_odd(pattern in ".{0,60}", path in ".{0,60}") {
-            let pattern = Pattern::parse(&pattern);
-            let paths = Paths::of(&path);
-            prop_assert!(paths.0.iter().all(|path| path.starts_with('/') && !path.contains("//")));
-            if let Some(condition) = pattern.condition {
-                condition.must_match(&Method::GET, &paths);
-            }
-        }
-
-        #[test]
-        fn a_path_is_the_same_however_its_letters_are_written(
-            segments in proptest::collection::vec("[a-z]{1,6}", 1..5), seed in any::<u64>(),
-        ) {
-            let path = format!("/{}", segments.join("/"));
-            let letter = |(at, byte): (usize, u8)| match seed >> (at % 60) & 3 {
-                0 if byte != b'/' => format!("%{byte:02x}"),
-                1 if byte == b'/' => "/./".to_owned(),
-                2 if byte == b'/' => "//x/../".to_owned(),
-                _ => char::from(byte).to_string(),
-            };
-            let odd: String = path.bytes().enumerate().map(letter).collect();
-            prop_assert_eq!(Paths::of(&odd), Paths::of(&path));
-        }
-
-        #[test]
-        fn below_a_folder_no_spelling_leaves_it(path in "(/|\\.|%2e|%2F|%252e|\\\\|;|%5c|a|b){0,12}") {
-            // Whoever is allowed `/a/` cannot get to `/b` in any reading.
-            let path = format!("/{path}");
-            if matches("x.y/a/", "GET", "x.y", &path) {
-                let decoded = resolve(&without_parameters(&decode_all(&path)));
-                prop_assert!(decoded.starts_with("/a/"), "{}", decoded);
-                prop_assert!(resolve(&decode_plain(&path)).starts_with("/a/"));
-            }
         }
     }
 }

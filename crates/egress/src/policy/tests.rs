@@ -100,6 +100,33 @@ fn verdicts_of_requests_name_the_rule() {
 }
 
 #[test]
+fn a_path_that_is_too_long_to_compare_gets_past_no_rule() {
+    let entries: Vec<String> = (0..999).map(|n| format!("a.b/*x{n}")).collect();
+    let many: Vec<&str> = entries.iter().map(String::as_str).collect();
+    let forbidding = policy(&[], &[], &many, &[&["a.b/*"]]);
+    let allowing =
+        policy(&[&many[..], &["a.b/z"]].concat(), &[&many[..], &["a.b/*"]].concat(), &[], &[]);
+    let blocks = |policy: &Policy, path: &str| {
+        let verdict = policy.of_request(&host("a.b"), &Method::GET, path);
+        matches!(verdict, RequestVerdict::Block { .. })
+    };
+    for length in [8000, 60_000] {
+        let path = format!("/%3b%3b%3b{}", "z".repeat(length));
+        assert!(blocks(&forbidding, &path) && blocks(&allowing, &path));
+    }
+    let long = "z".repeat(60_000);
+    assert!(blocks(&allowing, &format!("/{long}")));
+    assert_eq!(forbidding.routes(&host("a.b"), &Method::GET, &format!("/{long}")).count(), 0);
+    // Other hosts and short paths are not concerned.
+    let of_other = forbidding.of_request(&host("c.b"), &Method::GET, &format!("/{long}"));
+    assert_eq!(of_other, RequestVerdict::Pass { rule: None });
+    for path in ["/y", "/%3b%3b%3bz", &format!("/y?{long}")] {
+        assert!(!blocks(&forbidding, path) && !blocks(&allowing, path), "{path}");
+        assert_eq!(forbidding.routes(&host("a.b"), &Method::GET, path).count(), 1);
+    }
+}
+
+#[test]
 fn a_policy_shows_no_values() {
     let value = |value: &str| Some(TextMap::from([("k".to_owned(), value.to_owned())]));
     let target = ProxyTarget {
