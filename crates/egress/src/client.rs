@@ -9,7 +9,6 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use types::egress::EgressRules;
 use types::instance::InstanceName;
 use types::parts::Sensitive;
 use types::parts::hosts::Host;
@@ -138,35 +137,25 @@ impl Client {
 
 /// Applies the rules to a connection that involves several hosts, all of which must pass.
 pub(crate) fn of_hosts(policy: &Policy, hosts: &[Host]) -> Verdict {
-    let mut verdict = Verdict::Pass;
-    for host in hosts {
-        match policy.of_host(host) {
-            Verdict::Pass => {}
-            Verdict::Look => verdict = Verdict::Look,
-            block @ Verdict::Block { .. } => return block,
-        }
-    }
-    verdict
+    strictest(hosts.iter().map(|host| policy.of_host(host)))
 }
 
 /// Applies the rules to bytes that cannot be inspected, such as those of protocols other than HTTP.
 /// Rules that add to requests do not matter for them.
 pub(crate) fn of_unseen(policy: &Policy, hosts: &[Host]) -> Verdict {
-    match of_hosts(policy, hosts) {
-        Verdict::Look if !policy.rules().routing.is_empty() => {
-            let rules = policy.rules();
-            of_hosts(
-                &Policy::compile(EgressRules {
-                    allowed_domains: rules.allowed_domains.clone(),
-                    forbidden_domains: rules.forbidden_domains.clone(),
-                    bypass: rules.bypass.clone(),
-                    ..EgressRules::default()
-                }),
-                hosts,
-            )
+    strictest(hosts.iter().map(|host| policy.of_host_unseen(host)))
+}
+
+fn strictest(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    let mut strictest = Verdict::Pass;
+    for verdict in verdicts {
+        match verdict {
+            Verdict::Pass => {}
+            Verdict::Look => strictest = Verdict::Look,
+            block @ Verdict::Block { .. } => return block,
         }
-        verdict => verdict,
     }
+    strictest
 }
 
 /// Like [`of_hosts`], for the port of programs that do not use the proxy.
@@ -211,13 +200,11 @@ impl Entry {
         if self.arrival == Arrival::Transparent && past_proxy(policy, &self.hosts).is_some() {
             return false;
         }
-        match (self.kind, of_hosts(policy, &self.hosts)) {
+        match self.kind {
             // Each request is judged by its own host, and again while it goes on.
-            (Kind::AnyRequests, _) => true,
-            (Kind::Requests | Kind::Bytes, Verdict::Block { .. }) => false,
-            (Kind::Requests, Verdict::Pass | Verdict::Look) => true,
-            (Kind::Bytes, Verdict::Pass) => true,
-            (Kind::Bytes, Verdict::Look) => of_unseen(policy, &self.hosts) == Verdict::Pass,
+            Kind::AnyRequests => true,
+            Kind::Requests => !matches!(of_hosts(policy, &self.hosts), Verdict::Block { .. }),
+            Kind::Bytes => of_unseen(policy, &self.hosts) == Verdict::Pass,
         }
     }
 }
@@ -266,6 +253,7 @@ impl Drop for Passing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::egress::EgressRules;
 
     fn rules(allowed: &[&str], forbidden: &[&str]) -> EgressRules {
         let texts = |list: &[&str]| list.iter().map(|&entry| entry.to_owned()).collect();

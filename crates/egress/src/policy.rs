@@ -97,6 +97,19 @@ impl Policy {
     }
 
     pub(crate) fn of_host(&self, host: &Host) -> Verdict {
+        match self.of_host_unseen(host) {
+            Verdict::Pass if !self.bypasses(host) && self.adds(host) => Verdict::Look,
+            verdict => verdict,
+        }
+    }
+
+    /// Returns whether something is added to a host's requests, which then have to be opened.
+    fn adds(&self, host: &Host) -> bool {
+        self.destinations.of_host(host) != Answer::Never
+    }
+
+    /// Like [`Policy::of_host`], for bytes that nothing can be added to.
+    pub(crate) fn of_host_unseen(&self, host: &Host) -> Verdict {
         let bypass = self.bypass.of_host(host);
         if bypass == Answer::Always {
             return Verdict::Pass;
@@ -106,7 +119,7 @@ impl Policy {
         let forbidden = self.forbidden.of_host(host);
         let may_pass = excepted || allowed == Answer::Sometimes;
         match (allowed, forbidden) {
-            (Answer::Always, _) => self.pass_or_add(host),
+            (Answer::Always, _) => Verdict::Pass,
             (_, Answer::Always) if !may_pass => Verdict::Block {
                 rule: self.forbidden.rule(FORBIDDEN, &self.rules.forbidden_domains, host),
             },
@@ -117,17 +130,9 @@ impl Policy {
                 Verdict::Block { rule: ALLOWED.to_owned() }
             }
             (Answer::Never, Answer::Never) if self.rules.allowed_domains.is_empty() => {
-                self.pass_or_add(host)
+                Verdict::Pass
             }
             _ => Verdict::Look,
-        }
-    }
-
-    /// Passes a host, unless something is added to its requests, so that they have to be opened.
-    fn pass_or_add(&self, host: &Host) -> Verdict {
-        match self.destinations.of_host(host) {
-            Answer::Never => Verdict::Pass,
-            Answer::Sometimes | Answer::Always => Verdict::Look,
         }
     }
 
