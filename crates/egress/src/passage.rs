@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! first bytes ─→ TLS      decided by the name in it, and by the one that the proxy was asked for
-//!             ├→ HTTP     each request is decided by its own name
+//!             ├→ HTTP     each request is decided by its own name, unless none is needed
 //!             ├→ other    decided by the name asked for, or by those the address was given out for
 //!             └→ silence  the same, but what the client says later is still inspected
 //! ```
@@ -71,23 +71,32 @@ impl Passage {
         }
         let stream = Replay::new(head, stream);
         let policy = self.client.policy();
-        let rules = policy.rules();
+        let (rules, is_decided) = (policy.rules(), self.is_decided(&policy));
         match seen {
             Seen::Tls(hello) => {
                 let looks = hello.is_encrypted && rules.has_lists();
                 self.tls(stream, server, &policy, hello.name, looks).await;
             }
-            Seen::Http if rules.has_lists() || !rules.routing.is_empty() => {
+            Seen::Http if !is_decided && (rules.has_lists() || !rules.routing.is_empty()) => {
                 drop(server);
                 let Aim { host, port, names, .. } = self.aim.clone();
                 let to = To { host, names, port, is_tls: false };
                 self.requests(stream, &policy, to, Kind::AnyRequests).await;
             }
-            Seen::Odd if rules.has_lists() => self.refuse(&stream, &self.aim.host, ODD),
+            Seen::Odd if !is_decided && rules.has_lists() => {
+                self.refuse(&stream, &self.aim.host, ODD)
+            }
             Seen::Http | Seen::Odd | Seen::Other | Seen::Silence => {
                 self.unseen(stream, server, &policy).await;
             }
         }
+    }
+
+    /// Returns whether the rules decide without a request: they leave alone whatever goes to this
+    /// host, or let nothing past the proxy.
+    fn is_decided(&self, policy: &Policy) -> bool {
+        let is_alone = self.aim.arrival == Arrival::Transparent && policy.proxy_only();
+        is_alone || self.aim.names.iter().all(|name| policy.bypasses(name))
     }
 
     fn judge(&self, policy: &Policy, hosts: &[Host]) -> Verdict {
@@ -285,14 +294,18 @@ impl Passage {
         spoke: bool,
     ) -> Waited<S> {
         let policy = self.client.policy();
+        let is_decided = self.is_decided(&policy);
         match seen {
-            Seen::Tls(_) | Seen::Http | Seen::Odd if spoke && policy.rules().has_lists() => {
+            Seen::Tls(_) | Seen::Http | Seen::Odd
+                if spoke && policy.rules().has_lists() && !is_decided =>
+            {
                 self.refuse(&stream, &self.aim.host, ODD);
                 Waited::Over
             }
             Seen::Tls(_) | Seen::Http | Seen::Odd if spoke => {
                 Waited::Spoke { stream, seen: Seen::Other, server: Some(server) }
             }
+            Seen::Http if is_decided => Waited::Spoke { stream, seen, server: Some(server) },
             // The name in it decides where it goes, unless the proxy was asked for this host.
             Seen::Tls(_) | Seen::Http if self.aim.arrival == Arrival::Transparent => {
                 Waited::Spoke { stream, seen, server: None }

@@ -158,6 +158,60 @@ async fn with_the_proxy_alone_nothing_else_gets_out() {
 }
 
 #[tokio::test]
+async fn what_is_bypassed_is_not_touched_and_leads_nowhere_else() {
+    let net = Net::new().await;
+    let server = Server::with(any(OUT_THERE), |mut stream: TcpStream| async move {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let Ok(byte) = stream.read_u8().await else { return };
+            head.push(byte);
+        }
+        let _ = stream.write_all(&head).await;
+        let _ = stream.shutdown().await;
+    })
+    .await;
+    let _other = Server::start("other", SocketAddrV4::new(ELSEWHERE, server.port())).await;
+    net.names.tell("past.example", Told::Addresses(vec![OUT_THERE]));
+    net.names.tell("ok.example", Told::Addresses(vec![ELSEWHERE]));
+    let requests = [
+        "GET /a HTTP/1.1\r\nHost: past.example\r\nX-Own-Case: 1\r\n\r\n",
+        "GET /a HTTP/1.0\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: past.example\r\nHost: past.example\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: ok.example\r\n\r\n",
+    ];
+    for proxy_only in [false, true] {
+        let bypass = vec!["past.example".to_owned()];
+        net.set(ONE, EgressRules { proxy_only, bypass, ..rules(&["ok.example"], &[]) }).await;
+        net.resolve(ONE, "past.example").await;
+        for request in requests {
+            let untouched = (request.to_owned(), false);
+            let mut stream = net.divert(ONE, server.address).await;
+            assert_eq!(talk(&mut stream, request.as_bytes()).await, untouched);
+            let mut late = net.divert(ONE, server.address).await;
+            // Longer than a client is waited for.
+            tokio::time::sleep(limits().silence * 2).await;
+            assert_eq!(talk(&mut late, request.as_bytes()).await, untouched);
+            let (mut proxied, _) = net.connect(&format!("past.example:{}", server.port())).await;
+            assert_eq!(talk(&mut proxied, request.as_bytes()).await, untouched);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_proxy_alone_is_left_from_the_moment_the_rules_say_so() {
+    let net = Net::with(Limits { silence: LONG, ..limits() }, None).await;
+    let server = Server::start("one", any(OUT_THERE)).await;
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE]));
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let mut stream = net.divert(ONE, server.address).await;
+    // Meanwhile the connection has been taken.
+    net.resolve(ONE, "ok.example").await;
+    net.set(ONE, EgressRules { proxy_only: true, ..rules(&["ok.example"], &[]) }).await;
+    let request = b"GET / HTTP/1.1\r\nHost: ok.example\r\n\r\n";
+    assert_eq!(talk(&mut stream, request).await, (String::new(), true));
+}
+
+#[tokio::test]
 async fn who_is_not_known_waits_and_is_refused() {
     let net = Net::new().await;
     let server = Server::start("one", any(OUT_THERE)).await;
