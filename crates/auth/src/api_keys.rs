@@ -1,6 +1,9 @@
 //! API keys of people and of service accounts.
 
-use crate::{Denied, Error, Grant, Identity, Member, Subject, identity, secrets, service_accounts};
+use crate::{
+    Denied, Error, Grant, Identity, Member, Subject, identity, secrets, service_accounts,
+    workspaces,
+};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::Digest;
@@ -48,6 +51,8 @@ pub fn create_of_service_account(
     id: &ServiceAccountId,
     new: NewKey,
 ) -> Result<(ApiKey, String), Error> {
+    member.admin()?;
+    workspaces::keep(tx, member)?;
     let subject = owned(tx, member, id)?;
     may_create(&member.who, &new)?;
     let signs = new.models.is_none();

@@ -65,6 +65,9 @@ pub(crate) fn accept_for(
     if invitation.expired(tx.world().now()) {
         return Err(Error::InvitationExpired);
     }
+    if !workspaces::keep(tx, &invitation.workspace)? {
+        return Err(Error::not_found("invitation", invitation.id.as_str()));
+    }
     invitations::delete(tx, invitation, &invitation.email)?;
     if members::role(tx, &invitation.workspace, user)?.is_none() {
         let source = Some(UserSource::Invitation);

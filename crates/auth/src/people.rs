@@ -1,6 +1,6 @@
 //! The people of a workspace: members and those invited.
 
-use crate::workspaces::keep_an_admin;
+use crate::workspaces::{self, keep_an_admin};
 use crate::{Error, Member, Role};
 use store::Tx;
 pub use store::identity::invitations::Invitation;
@@ -63,6 +63,7 @@ pub fn invite(
 ) -> Result<Invitation, Error> {
     member.admin()?;
     let email = check_email(email)?;
+    workspaces::keep(tx, member)?;
     let belongs = match users::find_by_email(tx, &email)? {
         Some(user) => members::role(tx, &member.workspace, &user.id)?.is_some(),
         None => false,

@@ -1,6 +1,6 @@
 //! Service accounts: identities of programs, managed by the admins of their workspace.
 
-use crate::{Error, Member, Role, secrets};
+use crate::{Error, Member, Role, secrets, workspaces};
 use store::Tx;
 use store::identity::Digest;
 use store::identity::service_accounts;
@@ -19,6 +19,7 @@ pub fn create(
 ) -> Result<(ServiceAccount, String), Error> {
     member.admin()?;
     member.who.unlimited()?;
+    workspaces::keep(tx, member)?;
     if service_accounts::list(tx, &member.workspace)?.len() >= PER_WORKSPACE_MAX {
         return Err(Error::TooMany { what: "service accounts", limit: PER_WORKSPACE_MAX });
     }
@@ -42,7 +43,8 @@ pub fn create(
 }
 
 /// Creates the identity of a workload: a member of its workspace that nobody sees or changes. The
-/// caller generates the secret and passes it on.
+/// caller generates the secret and passes it on, and has locked the workload: it is deleted before its
+/// workspace.
 pub fn create_for(
     tx: &mut Tx<'_>,
     member: &Member,

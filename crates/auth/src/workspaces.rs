@@ -246,6 +246,16 @@ pub fn close(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     Ok(workspace)
 }
 
+/// Keeps the member's workspace from being deleted until this transaction ends. Whoever adds
+/// something to it calls this before anything else is locked: it may have been deleted since the
+/// caller was let in, and what is added after that would stay for ever.
+pub fn keep(tx: &mut Tx<'_>, member: &Member) -> Result<(), Denied> {
+    match workspaces::keep(tx, &member.workspace)? {
+        true => Ok(()),
+        false => Err(Denied::NotMember { workspace: member.workspace_name.clone() }),
+    }
+}
+
 /// Ends the caller's own membership; the last admin cannot leave.
 pub fn leave(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     let user = member.who.person()?;

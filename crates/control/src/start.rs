@@ -14,7 +14,7 @@ use crate::{
     Error, billing, builds, models, repositories, usage, workloads, workspace_defaults,
     workspace_removal,
 };
-use auth::{Auth, Identity};
+use auth::{Auth, Denied, Identity};
 use jobs::Queue;
 use jobs::callbacks::Callbacks;
 use parking_lot::Mutex;
@@ -99,7 +99,11 @@ impl Control {
             for workspace in workspaces::list(tx)? {
                 let member = as_admin(&Arc::new(Identity::system()), &workspace);
                 let context = Context { control: control.clone(), member };
-                workspace_defaults::create_missing(&context, tx)?;
+                match workspace_defaults::create_missing(&context, tx) {
+                    // Another server has deleted it since it was listed.
+                    Err(Error::Denied(Denied::NotMember { .. })) => {}
+                    made => made?,
+                }
             }
             workloads::adopt::adopt(&control, tx)
         };

@@ -10,18 +10,22 @@ use crate::engine::{Held, Managed};
 use crate::error::Error;
 use crate::repositories;
 use crate::workloads::rows;
+use auth::{Identity, Member, Role};
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::Duration;
 use store::identity::workspaces;
 use store::{Tx, resources};
 use tokio_util::sync::CancellationToken;
-use types::ids::WorkspaceId;
+use types::ids::{AccountId, WorkspaceId};
 use types::{KindName, with_kind};
 
 /// Most objects, or other rows, that one step deletes.
 const AT_ONCE: i64 = 500;
 /// Objects in memory at once.
 const READ_AT_ONCE: i64 = 50;
+/// Workspaces that one round looks at for what was left in them.
+const OWNERS_AT_ONCE: i64 = 200;
 /// How often a server looks for what another one has left.
 const EVERY: Duration = Duration::from_secs(60);
 
@@ -44,11 +48,20 @@ pub async fn remove(context: &Context) -> Result<workspaces::Workspace, Error> {
 
 /// Completes deletions until the server ends. What is left then is deleted after the next start.
 pub(crate) async fn run(control: Control, ending: CancellationToken) {
+    let mut after = None;
     loop {
         if let Some(Err(error)) = ending.run_until_cancelled(complete_all(&control)).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "deleted workspaces could not be looked for; it is tried again"
+            );
+        }
+        if let Some(Err(error)) =
+            ending.run_until_cancelled(clear_abandoned(&control, &mut after)).await
+        {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "objects without a workspace could not be looked for; it is tried again"
             );
         }
         if let Some(Err(error)) =
@@ -68,15 +81,34 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
 
 async fn complete_all(control: &Control) -> Result<(), Error> {
     for workspace in control.store.read(workspaces::deleted).await? {
-        if let Err(error) = complete(control, &workspace).await {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                %workspace,
-                "a deleted workspace could not be cleared; it is tried again"
-            );
-        }
+        complete_or_log(control, &workspace).await;
     }
     Ok(())
+}
+
+/// Deletes what belongs to workspaces that do not exist any more: earlier releases let objects in
+/// while their workspace was deleted. Looks at some workspaces after those of the round before.
+async fn clear_abandoned(control: &Control, after: &mut Option<WorkspaceId>) -> Result<(), Error> {
+    let from = after.clone();
+    let next = move |tx: &mut Tx<'_>| workspaces::owners(tx, from.as_ref(), OWNERS_AT_ONCE);
+    let found = control.store.read(next).await?;
+    for workspace in &found.gone {
+        complete_or_log(control, workspace).await;
+        // The feed told of its deletion long ago.
+        control.deleted_workspaces.lock().insert(workspace.clone());
+    }
+    *after = found.last;
+    Ok(())
+}
+
+async fn complete_or_log(control: &Control, workspace: &WorkspaceId) {
+    if let Err(error) = complete(control, workspace).await {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            %workspace,
+            "a deleted workspace could not be cleared; it is tried again"
+        );
+    }
 }
 
 async fn complete(control: &Control, workspace: &WorkspaceId) -> Result<(), Error> {
@@ -92,12 +124,31 @@ async fn complete(control: &Control, workspace: &WorkspaceId) -> Result<(), Erro
 fn next_step(control: &Control, tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Progress, Error> {
     // Another server may be at the same, and done by now.
     workspaces::lock(tx, id)?;
-    let Some((context, _)) = rows::context(control, tx, id)? else { return Ok(Progress::Done) };
+    if workspaces::find_open(tx, id)?.is_some() {
+        return Ok(Progress::Done);
+    }
+    let context = match rows::context(control, tx, id)? {
+        Some((context, _)) => context,
+        None => Context { control: control.clone(), member: of_nobody(id) },
+    };
     let progress = delete_some(&context, tx)?;
     if progress == Progress::Done {
         workspaces::delete(tx, id, context.actor())?;
     }
     Ok(progress)
+}
+
+/// Returns the server itself in a workspace of which only the id is known. Nothing that is deleted
+/// needs more: whatever is billed knows its account itself.
+fn of_nobody(id: &WorkspaceId) -> Member {
+    Member {
+        who: Arc::new(Identity::system()),
+        workspace: id.clone(),
+        workspace_name: String::new(),
+        account: AccountId::known(""),
+        plan: String::new(),
+        role: Role::Admin,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

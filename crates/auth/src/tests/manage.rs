@@ -26,6 +26,7 @@ on_both!(
     an_invitation_expires_and_can_be_renewed_or_declined,
     a_deleted_service_account_takes_its_keys_along,
     a_deleted_workspace_takes_everything_of_it_along,
+    nothing_is_added_to_a_workspace_that_was_deleted_meanwhile,
     a_key_of_a_bad_duration_is_refused_by_name,
 );
 
@@ -320,6 +321,35 @@ async fn a_deleted_workspace_takes_everything_of_it_along(town: Town) {
     assert!(matches!(town.auth.identify(&key).await, Err(Denied::Unknown)));
     let who = town.auth.identify(&bob).await.unwrap();
     assert!(matches!(town.auth.enter(&who, Some("main")), Err(Denied::NotMember { .. })));
+}
+
+/// The caller was let in, and then somebody else was faster.
+async fn nothing_is_added_to_a_workspace_that_was_deleted_meanwhile(town: Town) {
+    town.join("bob@holm.example", Role::Member).await;
+    let bob = town.user("bob@holm.example").await.id;
+    let (admin, maker) = (town.admin_member().await, town.admin_member().await);
+    let (account, invited) = town
+        .change(move |tx| {
+            let invited = people::invite(tx, &maker, "eve@holm.example", Role::Member)?;
+            Ok((service_accounts::create(tx, &maker, "robot", "")?.0.id, invited))
+        })
+        .await
+        .unwrap();
+    let gone = admin.clone();
+    town.change(move |tx| workspaces::delete(tx, &gone)).await.unwrap();
+    let (me, id) = (admin.clone(), account.clone());
+    let key = town.change(move |tx| {
+        api_keys::create_of_service_account(tx, &me, &id, NewKey::default()).map(drop)
+    });
+    let me = admin.clone();
+    let robot = town.change(move |tx| service_accounts::create(tx, &me, "late", "").map(drop));
+    let invitation = town
+        .change(move |tx| people::invite(tx, &admin, "kim@holm.example", Role::Member).map(drop));
+    for refused in [key.await, robot.await, invitation.await] {
+        assert!(matches!(refused, Err(Error::Denied(Denied::NotMember { .. }))), "{refused:?}");
+    }
+    let accepted = town.change(move |tx| invitations::accept_for(tx, &bob, &invited)).await;
+    assert!(matches!(accepted, Err(Error::NotFound { .. })), "{accepted:?}");
 }
 
 async fn a_key_of_a_bad_duration_is_refused_by_name(town: Town) {

@@ -110,7 +110,7 @@ pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error
     }
     let (of, build) = (control.clone(), build.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let Some(workspace) = workspaces::find(tx, &build.workspace)? else {
+        let Some(workspace) = workspaces::find_open(tx, &build.workspace)? else {
             builds::end(tx, &build.id, State::Cancelled)?;
             return Ok(());
         };

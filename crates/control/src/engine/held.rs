@@ -2,6 +2,7 @@
 
 use super::corrupt::corrupt;
 use super::managed::Managed;
+use super::verbs::exists;
 use crate::context::Context;
 use crate::error::Error;
 use serde::de::DeserializeOwned;
@@ -25,6 +26,17 @@ impl<K: Managed> Held<K> {
     pub fn read(row: Stored) -> Result<Self, Error> {
         let (wish, state) = (typed(&row, &row.wish)?, typed(&row, &row.state)?);
         Ok(Self { row, wish, state })
+    }
+
+    /// Stores a new object. All but copies from other workspaces come in here, so that none gets into
+    /// a workspace that is deleted at the same moment.
+    pub(super) fn insert(mut self, context: &Context, tx: &mut Tx<'_>) -> Result<Self, Error> {
+        auth::workspaces::keep(tx, &context.member)?;
+        self.row = resources::insert(tx, self.row).map_err(|error| match error {
+            store::Error::Duplicate { .. } => exists(&self.wish),
+            other => other.into(),
+        })?;
+        Ok(self)
     }
 
     pub fn find(

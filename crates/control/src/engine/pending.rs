@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::json;
 use serde_json::Value;
-use store::{Tx, builds, references, resources};
+use store::{Tx, builds, references};
 use types::Kind;
 use types::ids::ResourceId;
 use types::parts::{Needs, Status};
@@ -64,10 +64,7 @@ pub(crate) fn create_unbuilt<K: Managed>(
     let row = new_row(context, id, K::NAME, &[], &name);
     let mut held = Held { row, wish: wish.clone(), state: K::State::default() };
     verbs::write_row(context, &mut held)?;
-    held.row = resources::insert(tx, held.row.clone()).map_err(|error| match error {
-        store::Error::Duplicate { .. } => exists(&held.wish),
-        other => other.into(),
-    })?;
+    let held = held.insert(context, tx)?;
     verbs::require_room(context, tx, &held.row, 0)?;
     references::replace(tx, &held.row, &held.wish.references())?;
     Pending::new(context, held, wish, made)

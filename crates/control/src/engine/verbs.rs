@@ -75,6 +75,7 @@ pub fn create<K: Managed>(
     parents: &[String],
     wish: K,
 ) -> Result<K, Error> {
+    auth::workspaces::keep(tx, &context.member)?;
     require_parent::<K>(context, tx, parents)?;
     require_room_below::<K>(context, tx, parents)?;
     let id = ResourceId::new(context.world());
@@ -117,6 +118,7 @@ pub fn create_checked<K: Managed>(
     done: impl FnOnce(&mut K::State),
 ) -> Result<K, Error> {
     let Checked { mut wish, sent } = checked;
+    auth::workspaces::keep(tx, &context.member)?;
     require_references(context, tx, &wish.references(), &[])?;
     let name = K::row_name(context, tx, parents, &wish)?;
     if context.find(tx, K::NAME, parents, &name)?.is_some() {
@@ -136,10 +138,7 @@ pub fn create_checked<K: Managed>(
     let first = revisions::first(context, &mut wish);
     let mut held = Held { row, wish, state };
     write_row(context, &mut held)?;
-    held.row = resources::insert(tx, held.row.clone()).map_err(|error| match error {
-        store::Error::Duplicate { .. } => exists(&held.wish),
-        other => other.into(),
-    })?;
+    let held = held.insert(context, tx)?;
     require_room(context, tx, &held.row, 0)?;
     if let Some(revision) = first {
         revisions::keep(context, tx, &held, &revision)?;

@@ -294,6 +294,7 @@ fn hand_over(
     held: &Held<CustomDomain>,
     owner: &str,
 ) -> Result<(), Error> {
+    auth::workspaces::keep(tx, &target.member)?;
     if let Some(own) = Held::<CustomDomain>::find(target, tx, &[], &held.row.name)?
         && own.state.shared_from_workspace.is_none()
     {

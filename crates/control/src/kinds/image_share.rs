@@ -110,6 +110,7 @@ fn copy_into(
     owner: &str,
     force: bool,
 ) -> Result<Stored, Error> {
+    auth::workspaces::keep(tx, &target.member)?;
     let parents = [row.parent.clone()];
     if let Some(existing) = target.find(tx, KindName::Image, &parents, &row.name)? {
         if !force {

@@ -236,6 +236,7 @@ impl Row {
         context: &Context,
         tx: &mut Tx<'_>,
     ) -> Result<(Sandbox, Option<Created>), Error> {
+        auth::workspaces::keep(tx, &context.member)?;
         match Held::<Sandbox>::find(context, tx, &[], self.wish.name())? {
             Some(held) if self.reuse && lives(&held) => {
                 let sandbox = engine::present(context, tx, &held, &Secrets::Masked)?;

@@ -8,6 +8,7 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{ImageAt, Launch, LaunchFault, Machine, UnknownImage};
 use crate::snapshot_base;
+use store::identity::workspaces;
 use store::{Store, Tx, image_rights, resources};
 use types::ids::WorkspaceId;
 use types::kinds::Image;
@@ -111,7 +112,10 @@ pub(crate) async fn entitle(
         None => {
             let digest = machine.fetch_image(launch).await?;
             let granted = digest.clone();
-            let grant = move |tx: &mut Tx<'_>| image_rights::grant(tx, &workspace, &name, &granted);
+            let grant = move |tx: &mut Tx<'_>| match workspaces::keep(tx, &workspace)? {
+                true => image_rights::grant(tx, &workspace, &name, &granted),
+                false => Ok(()),
+            };
             store.write(grant).await.map_err(unread)?;
             digest
         }

@@ -11,7 +11,7 @@ use crate::value::Portion;
 use crate::{Error, Row, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::{KindName, World};
 use undo::Undo;
 
@@ -28,6 +28,8 @@ pub struct Tx<'c> {
     recorded: Recorded,
     /// The names that an object refers to, if a statement has fetched them along the way.
     references: Option<(ResourceId, Named)>,
+    /// The workspace that cannot be deleted before this transaction ends, if it holds one so.
+    kept_workspace: Option<WorkspaceId>,
     pub(super) broken: bool,
     /// True if the transaction must be repeated, because the database or [`Tx::ask_for_repetition`]
     /// said so.
@@ -66,6 +68,7 @@ impl<'c> Tx<'c> {
             next_revision: None,
             recorded: Recorded::default(),
             references: None,
+            kept_workspace: None,
             broken: false,
             repeat: false,
         }
@@ -194,6 +197,15 @@ impl<'c> Tx<'c> {
         }
     }
 
+    /// Makes a `SELECT` keep others from deleting the rows it reads, and from locking them with
+    /// [`Tx::locking`]. Several transactions may do so at once.
+    pub(crate) fn keeping<'s>(&self, select: &'s str) -> Cow<'s, str> {
+        match self.conn {
+            Conn::Sqlite(_) => Cow::Borrowed(select),
+            Conn::Postgres(_) => Cow::Owned(format!("{select} FOR KEY SHARE")),
+        }
+    }
+
     /// Makes others who ask for the same name wait until this transaction ends, where there is no
     /// row to lock. SQLite has one writer, so nobody has to wait.
     pub(crate) fn hold(&mut self, name: &str) -> Result<(), Error> {
@@ -223,6 +235,15 @@ impl<'c> Tx<'c> {
 
     pub(crate) fn remembered(&mut self, of: &ResourceId) -> Option<Named> {
         self.references.take().filter(|(id, _)| id == of).map(|(_, named)| named)
+    }
+
+    /// Notes a workspace that this transaction keeps, so that it need not be asked for again.
+    pub(crate) fn note_kept(&mut self, workspace: &WorkspaceId) {
+        self.kept_workspace = Some(workspace.clone());
+    }
+
+    pub(crate) fn keeps(&self, workspace: &WorkspaceId) -> bool {
+        self.kept_workspace.as_ref() == Some(workspace)
     }
 
     /// Checks references between tables at the end of the transaction instead of with each

@@ -128,6 +128,21 @@ pub fn lock(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<bool, Error> {
     Ok(tx.find("workspaces", &sql, params![id])?.is_some())
 }
 
+/// Keeps a workspace from being deleted until the transaction ends, for those who add something to
+/// it; others may do so at the same time. Returns `false` if it is deleted. To be called before
+/// anything else of the workspace is locked, because whoever deletes it locks it first.
+pub fn keep(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<bool, Error> {
+    if tx.keeps(id) {
+        return Ok(true);
+    }
+    let sql = tx.keeping("SELECT id FROM workspaces WHERE id = $1 AND deleted_at IS NULL");
+    let is_open = tx.find("workspaces", &sql, params![id])?.is_some();
+    if is_open {
+        tx.note_kept(id);
+    }
+    Ok(is_open)
+}
+
 /// Lists all workspaces that are not deleted, for background work that serves all of them.
 pub fn list(tx: &mut Tx<'_>) -> Result<Vec<Workspace>, Error> {
     let sql = format!(
@@ -141,6 +156,53 @@ pub fn deleted(tx: &mut Tx<'_>) -> Result<Vec<WorkspaceId>, Error> {
     let sql = "SELECT id FROM workspaces WHERE deleted_at IS NOT NULL ORDER BY deleted_at, id";
     let rows = tx.query("workspaces", sql, params![])?;
     rows.iter().map(|row| Ok(WorkspaceId::known(row.text(0)?))).collect()
+}
+
+/// The workspaces that some rows belong to, as far as they were looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owners {
+    /// Those that do not exist any more.
+    pub gone: Vec<WorkspaceId>,
+    /// The last one that was looked at, to go on after; `None` if there are no more.
+    pub last: Option<WorkspaceId>,
+}
+
+/// Looks for rows that were left when their workspace was deleted, in up to `limit` workspaces that
+/// follow `after`. It goes from one workspace to the next in the indexes, however many rows each has.
+pub fn owners(tx: &mut Tx<'_>, after: Option<&WorkspaceId>, limit: i64) -> Result<Owners, Error> {
+    let sql = format!(
+        "WITH RECURSIVE owners (id, number) AS (
+             SELECT {}, CAST(1 AS BIGINT)
+             UNION ALL
+             SELECT {}, owners.number + 1 FROM owners WHERE owners.id IS NOT NULL AND owners.number < $2
+         )
+         SELECT owners.id, workspaces.id FROM owners LEFT JOIN workspaces ON workspaces.id = owners.id
+         WHERE owners.id IS NOT NULL ORDER BY owners.id",
+        first_owner("$1"),
+        first_owner("owners.id"),
+    );
+    let after = after.map_or("", WorkspaceId::as_str);
+    let rows = tx.query("workspaces", &sql, params![after, limit])?;
+    let mut found = Owners { gone: Vec::new(), last: None };
+    for row in &rows {
+        let id = WorkspaceId::known(row.text(0)?);
+        if row.opt_text(1)?.is_none() {
+            found.gone.push(id.clone());
+        }
+        found.last = Some(id);
+    }
+    if i64::try_from(rows.len()).is_ok_and(|seen| seen < limit) {
+        found.last = None;
+    }
+    Ok(found)
+}
+
+/// Returns SQL for the first workspace after a place that has objects or people.
+fn first_owner(after: &str) -> String {
+    let heads = ["resources", "service_accounts", "members", "invitations"].map(|table| {
+        format!("SELECT MIN(workspace_id) AS id FROM {table} WHERE workspace_id > {after}")
+    });
+    format!("(SELECT MIN(heads.id) FROM ({}) AS heads)", heads.join(" UNION ALL "))
 }
 
 pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Workspace>, Error> {

@@ -22,3 +22,4 @@ mod secrets;
 mod silence;
 mod walks;
 mod wishes;
+mod workspaces;

@@ -6,12 +6,23 @@ use crate::common::machine::Pretended;
 use crate::common::snapshots::PretendedSnapshots;
 use crate::common::volumes::PretendedVolumes;
 use crate::common::{Cloud, settings};
+use auth::{Denied, Identity};
+use control::context::as_admin;
+use control::kinds::image::{self, TagContent};
+use control::machine::Machine;
+use control::workloads::create::{self, NewSandbox};
+use control::{Context, Error, engine};
 use http::Method;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use store::Tx;
+use store::identity::workspaces;
+use store::resources;
 use types::KindName;
 use types::instance::Outcome;
+use types::kinds::{Agent, Sandbox};
 
 /// Returns what was used so far, by billing dimension.
 async fn usage(cloud: &Cloud) -> BTreeMap<String, f64> {
@@ -90,5 +101,75 @@ async fn a_deleted_workspace_leaves_the_shares_of_a_domain() {
             cloud.delete("/v0/workspaces/team").await.ok();
             assert_eq!(cloud.get(share).await.ok(), json!([]));
         }
+    }
+}
+
+/// Starts one control plane on each database, each with a machine of its own.
+pub(super) async fn on_machines() -> Vec<(Cloud, Arc<Pretended>)> {
+    let own = RefCell::new(Vec::new());
+    let machine = || {
+        let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+        own.borrow_mut().insert(0, Arc::clone(&machine));
+        machine as Arc<dyn Machine>
+    };
+    let clouds = Cloud::start_on_machines(machine).await;
+    // The second machine is made first.
+    clouds.into_iter().zip(own.into_inner()).collect()
+}
+
+/// The callers were let in, and then the workspace was deleted.
+#[tokio::test]
+async fn nothing_is_made_in_a_workspace_that_was_deleted_meanwhile() {
+    for (cloud, machine) in on_machines().await {
+        cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+        let find = |tx: &mut Tx<'_>| workspaces::find_by_name(tx, "team");
+        let team = cloud.store.read(find).await.unwrap().unwrap();
+        let member = as_admin(&Arc::new(Identity::system()), &team);
+        let context = Context { control: cloud.control.clone(), member };
+        cloud.delete("/v0/workspaces/team").await.ok();
+
+        let wish: Sandbox = serde_json::from_value(sandbox("late")).unwrap();
+        let new =
+            NewSandbox { context: context.clone(), wish, reuse: false, key: None, begins: None };
+        let made = create::create(new).await.map(drop);
+        let of = context.clone();
+        let pushed = move |tx: &mut Tx<'_>| {
+            let content = TagContent { digest: format!("sha256:{:064}", 1), size_bytes: 1 };
+            image::put_tag(&of, tx, "agent", "bot", "v1", &content).map(drop)
+        };
+        let pushed = cloud.store.write(pushed).await;
+        let agent = move |tx: &mut Tx<'_>| {
+            let wish = json!({"metadata": {"name": "bot"}, "spec": {"runtime": {"image": "a"}}});
+            let wish: Agent = serde_json::from_value(wish).unwrap();
+            engine::create(&context, tx, &[], wish).map(drop)
+        };
+        let agent = cloud.store.write(agent).await;
+        for refused in [made, pushed, agent] {
+            assert!(matches!(refused, Err(Error::Denied(Denied::NotMember { .. }))), "{refused:?}");
+        }
+        let left = cloud.store.read(move |tx| resources::counts(tx, &team.id)).await.unwrap();
+        assert_eq!((left, machine.names()), (Vec::new(), Vec::new()));
+    }
+}
+
+#[tokio::test]
+async fn what_a_deleted_workspace_left_behind_is_cleared() {
+    for (cloud, machine) in on_machines().await {
+        cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+        cloud.post("/v0/sandboxes?workspace=team", sandbox("one")).await.ok();
+        cloud.post("/v0/sandboxes?workspace=main", sandbox("one")).await.ok();
+        let launched = machine.until_launched(2).await;
+        let (team, main) = (cloud.workspace("team").await, cloud.workspace("main").await);
+        let of_team = launched.iter().find(|launch| launch.workspace == team.as_str()).unwrap();
+        let gone = team.clone();
+        // As a deletion did that missed what was made at the same moment.
+        cloud.store.write(move |tx| workspaces::delete(tx, &gone, "usr_test")).await.unwrap();
+        machine.until_retired(of_team.instance.as_str()).await;
+        let left = move |tx: &mut Tx<'_>| {
+            let objects = resources::lock_some(tx, &team, KindName::Vpc, 10)?.len();
+            Ok::<_, Error>((objects, resources::count(tx, &main, KindName::Sandbox)?))
+        };
+        assert_eq!(cloud.store.write(left).await.unwrap(), (0, 1));
+        cloud.get("/v0/sandboxes/one").await.ok();
     }
 }

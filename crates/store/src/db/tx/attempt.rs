@@ -13,7 +13,7 @@ impl Tx<'_> {
         work: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<Result<T, E>, E> {
         self.command("SAVEPOINT attempt")?;
-        let next_revision = self.next_revision;
+        let (next_revision, kept) = (self.next_revision, self.kept_workspace.clone());
         let fresh = Recorded { newest: self.recorded.newest, ..Recorded::default() };
         let mut before = mem::replace(&mut self.recorded, fresh);
         let result = work(self);
@@ -26,6 +26,8 @@ impl Tx<'_> {
         } else {
             self.next_revision = next_revision;
             self.references = None;
+            // Locks that were taken meanwhile are undone as well.
+            self.kept_workspace = kept;
         }
         self.recorded = before;
         if self.broken {
