@@ -50,6 +50,21 @@ pub fn lock(
         .transpose()
 }
 
+/// Keeps others from deleting an object, and from locking it, until this transaction ends; several
+/// may do so at once. For what goes on using the object. Returns `false` if it does not exist.
+pub fn keep(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    parent: &str,
+    name: &str,
+) -> Result<bool, Error> {
+    let sql = tx.keeping(
+        "SELECT id FROM resources WHERE workspace_id = $1 AND kind = $2 AND parent = $3 AND name = $4",
+    );
+    Ok(tx.find(TABLE, &sql, params![workspace, kind.name(), parent, name])?.is_some())
+}
+
 pub fn find_by_id(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Stored>, Error> {
     tx.find(TABLE, select!("WHERE id = $1"), params![id])?.map(Stored::try_from).transpose()
 }

@@ -278,15 +278,17 @@ pub(crate) fn without(
         ImageAt::Tag(tag) => (vec![tag.clone()], found.digest(tag).cloned()),
         ImageAt::Digest(digest) => (found.tags_of(digest), Some(digest.clone())),
     };
+    let parents = [repository.resource_type().to_owned()];
     if let ImageAt::Digest(digest) = at {
         let pinned = format!("{repository}@{digest}");
+        // Or something could begin to run it after that was looked at.
+        Held::<Image>::lock(context, tx, &parents, repository.name())?;
         deployed.catch_up(context, tx)?;
         if deployed.of(&repository.to_string()).any(|reference| *reference == pinned) {
             return Err(Unfit::ImageDeployed { reference: pinned }.into());
         }
     }
     let Some(digest) = digest.filter(|_| !tags.is_empty()) else { return Ok(Vec::new()) };
-    let parents = [repository.resource_type().to_owned()];
     for tag in &tags {
         without_tag(context, tx, &parents, repository.name(), tag, &mut deployed)?;
     }
@@ -335,9 +337,13 @@ pub fn clean_up(
     let workspace = &context.member.workspace;
     let rows = resources::walk(tx, workspace, KindName::Image, after, CLEANED_AT_ONCE)?;
     let mut cleaned = Cleaned { deleted: 0, left: Vec::new(), last: rows.last().cloned() };
+    let lock = |row: Stored| {
+        Held::<Image>::lock(context, tx, std::slice::from_ref(&row.parent), &row.name)
+    };
+    let locked = rows.into_iter().map(lock).collect::<Result<Vec<_>, _>>()?;
+    // After that, or something could begin to run one of them in between.
     deployed.catch_up(context, tx)?;
-    for row in rows {
-        let held = Held::<Image>::lock(context, tx, std::slice::from_ref(&row.parent), &row.name)?;
+    for held in locked {
         if held.state.shares.is_empty() && deployed.of(&repository(&held)).next().is_none() {
             let_go(context, tx, &held)?;
             resources::delete(tx, &held.row, context.actor())?;

@@ -276,6 +276,11 @@ impl Row {
         let instance = InstanceName::of_sandbox(id, launch::FIRST);
         usage::own_instance::<Sandbox>(context, tx, &instance, of, machine)?;
         images::note_deployed(tx, &context.member.workspace, self.wish.image())?;
+        // What the name means does not matter if the machine has kept the image below the snapshot.
+        let is_kept = |on: &Arc<dyn Machine>| snapshot_base::is_kept(&**on, self.begins.as_ref());
+        if !context.control.machine().is_some_and(is_kept) {
+            images::keep(tx, &context.member.workspace, self.wish.image())?;
+        }
         let (now, generation) = (context.world().now(), outcome::generation(checked.wish()));
         let done = |state: &mut State| {
             state.snapshot = begins;

@@ -149,6 +149,22 @@ async fn entitle_own(
     Ok(())
 }
 
+/// Keeps others from removing an image, if it is one of the workspace's own, until the row of a
+/// workload is written, which says that it is used. Refuses one that was removed since it was looked
+/// up. Another image may have its name by now: then this workload was just faster. To be called after
+/// [`note_deployed`], which may lock what two callers keep.
+pub(crate) fn keep(tx: &mut Tx<'_>, workspace: &WorkspaceId, image: &str) -> Result<(), Error> {
+    let Some(own_image) = image.parse::<OwnImage>().ok().filter(|_| is_own_image(image)) else {
+        return Ok(());
+    };
+    let (parent, name) = (own_image.repository().resource_type(), own_image.repository().name());
+    resources::keep(tx, workspace, KindName::Image, parent, name)?;
+    match image_rights::find(tx, workspace, &own_image.to_string())? {
+        Some(_) => Ok(()),
+        None => Err(Error::InvalidImage(own(tx, workspace, image)?.1)),
+    }
+}
+
 /// Notes the time with an image of the workspace's own when a workload starts using it.
 pub(crate) fn note_deployed(
     tx: &mut Tx<'_>,

@@ -1,10 +1,12 @@
 //! Images of a workspace, and who shares them.
 
+use super::workspaces::on_machines;
+use crate::common::builder::DIGEST_PREFIX;
 use crate::common::{Cloud, settings};
 use auth::Identity;
 use control::Context;
 use control::context::as_admin;
-use control::kinds::image::{self, Deployed};
+use control::kinds::image::{self, Deployed, TagContent};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -316,4 +318,45 @@ async fn a_key_shares_accepts_and_declines_an_image_once() {
     let again = answer(&second.body["id"], "accept").await;
     assert_eq!(again.headers["idempotent-replayed"], "true");
     assert_eq!(again.ok(), accepted);
+}
+
+#[tokio::test]
+async fn an_image_that_goes_while_a_sandbox_is_made_is_refused() {
+    for (cloud, machine) in on_machines().await {
+        let find = |tx: &mut store::Tx<'_>| workspaces::find_by_name(tx, "main");
+        let main = cloud.store.read(find).await.unwrap().unwrap();
+        let member = as_admin(&Arc::new(Identity::system()), &main);
+        let context = Context { control: cloud.control.clone(), member };
+        let of = context.clone();
+        let pushed = move |tx: &mut store::Tx<'_>| {
+            let content = TagContent { digest: format!("{DIGEST_PREFIX}{:060}", 1), size_bytes: 1 };
+            image::put_tag(&of, tx, "sandbox", "rc", "v1", &content)
+        };
+        let image = cloud.store.write(pushed).await.unwrap();
+        let (removal, begun) = tokio::sync::oneshot::channel();
+        let (mut removal, seen) = (Some(removal), Arc::clone(&machine));
+        let removed = cloud.store.write(move |tx| {
+            let deployed = Deployed::read(&context, tx)?;
+            image::remove(&context, tx, &["sandbox".to_owned()], "rc", deployed)?;
+            if let Some(removal) = removal.take() {
+                removal.send(()).unwrap();
+            }
+            // By then the image was looked up. It goes before the row of the sandbox is written.
+            while seen.launched.borrow().is_empty() {
+                std::thread::yield_now();
+            }
+            Ok::<_, control::Error>(())
+        });
+        let made = async {
+            begun.await.unwrap();
+            let spec = json!({"runtime": {"image": image, "memory": 512}});
+            cloud.post("/v0/sandboxes", json!({"metadata": {"name": "one"}, "spec": spec})).await
+        };
+        let (removed, made) = tokio::join!(removed, made);
+        removed.unwrap();
+        made.refused(400);
+        cloud.get("/v0/sandboxes/one").await.refused(404);
+        let launched = machine.until_launched(1).await.remove(0);
+        machine.until_retired(launched.instance.as_str()).await;
+    }
 }
