@@ -60,6 +60,9 @@ pub(crate) fn create_unbuilt<K: Managed>(
         return Err(exists(&wish));
     }
     require_quota::<K>(context, tx)?;
+    if K::HAS_REVISIONS {
+        revisions::drop_canary(&mut wish);
+    }
     let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
     let row = new_row(context, id, K::NAME, &[], &name);
     let mut held = Held { row, wish: wish.clone(), state: K::State::default() };
@@ -84,6 +87,7 @@ pub(crate) fn pend<K: Managed>(
     require_references(context, tx, &wish.references(), &old.references())?;
     if K::HAS_REVISIONS {
         revisions::require_active(tx, &held.row.id, &mut wish, &old)?;
+        revisions::require_canary(tx, &held.row.id, &mut wish)?;
     }
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
     Pending::new(context, held, wish, made)

@@ -54,8 +54,17 @@ pub(super) fn first<K: Kind>(context: &Context, wish: &mut K) -> Option<String> 
         return None;
     }
     let id = new_id(context.world());
+    drop_canary(wish);
     wish.revision_mut()?.active = Some(id.clone());
     Some(id)
+}
+
+/// Removes the canary from the wish of an object that has no revision yet: one that was deleted and
+/// is created again from what was read of it names one that has gone.
+pub(super) fn drop_canary<K: Kind>(wish: &mut K) {
+    if let Some(configuration) = wish.revision_mut() {
+        (configuration.canary, configuration.canary_percent) = (None, None);
+    }
 }
 
 /// Decides what a replacement means for the revisions.
@@ -157,7 +166,12 @@ pub(super) fn require_active<K: Kind>(
     }
 }
 
-fn require_canary<K: Kind>(tx: &mut Tx<'_>, id: &ResourceId, wish: &mut K) -> Result<(), Error> {
+/// Refuses a wish that names a canary which is not kept.
+pub(super) fn require_canary<K: Kind>(
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    wish: &mut K,
+) -> Result<(), Error> {
     match configuration(wish).canary.filter(|canary| !canary.is_empty()) {
         Some(canary) if kept::find(tx, id, &canary)?.is_none() => Err(unknown("canary", &canary)),
         _ => Ok(()),

@@ -188,3 +188,17 @@ async fn a_server_that_builds_nothing_says_so_of_an_address_of_another() {
     assert_eq!(stage.upload(&path, "an app").await.status, 200);
     stage.until("/v0/agents/a", &DEPLOYED).await;
 }
+
+#[tokio::test]
+async fn a_canary_that_is_not_kept_is_refused_before_anything_is_uploaded() {
+    let stage = stage().await;
+    let mut wish = agent();
+    wish["spec"]["revision"] = json!({"canary": "nope", "canaryPercent": 50});
+    let made = stage.cloud.post("/v0/agents?upload=true", wish.clone()).await;
+    address(&made);
+    assert!(made.body["spec"]["revision"]["canary"].is_null(), "{}", made.body);
+    let read = stage.cloud.get("/v0/agents/a").await.ok();
+    address(&stage.cloud.put("/v0/agents/a?upload=true", read).await);
+    let message = stage.cloud.put("/v0/agents/a?upload=true", wish).await.refused(400);
+    assert!(message.contains("names the revision `nope`"), "{message}");
+}

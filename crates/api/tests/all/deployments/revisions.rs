@@ -49,3 +49,16 @@ async fn an_application_with_all_its_revisions_can_be_sent_back() {
     let back = cloud.until(path, is("DEPLOYED")).await;
     assert_eq!((&back["metadata"]["displayName"], active(&back)), (&json!("Shop"), first));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_can_be_made_anew_and_sent_back() {
+    let (cloud, _) = cloud().await;
+    let mut wish = agent(&env("V", "1"));
+    wish["spec"]["revision"] = json!({"active": "old", "canary": "older", "canaryPercent": 50,
+        "stickySessionTtl": 60});
+    let made = cloud.post("/v0/agents", wish).await.ok();
+    let revision = json!({"active": active(&made), "stickySessionTtl": 60});
+    assert_eq!(made["spec"]["revision"], revision, "no revision of before is kept");
+    let read = cloud.get("/v0/agents/a").await.ok();
+    assert_eq!(cloud.put("/v0/agents/a", read).await.ok()["spec"]["revision"], revision);
+}
