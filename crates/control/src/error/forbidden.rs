@@ -21,4 +21,9 @@ pub enum Forbidden {
         "{limit} snapshots of this workspace are being taken; wait until some are ready, or ask the operator for more"
     )]
     ManyPendingSnapshots { limit: i64 },
+    #[error(
+        "{limit} snapshots of this workspace are kept for the forks, archives and applications that begin with them; \
+         delete some of these"
+    )]
+    ManyHiddenSnapshots { limit: i64 },
 }

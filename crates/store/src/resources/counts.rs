@@ -4,6 +4,7 @@ use super::stored::Stored;
 use crate::{Error, Tx, params};
 use types::KindName;
 use types::ids::WorkspaceId;
+use types::parts::Status;
 
 const TABLE: &str = "resource_counts";
 
@@ -11,6 +12,10 @@ const TABLE: &str = "resource_counts";
 const SHARDS: i64 = 16;
 /// Only whole blocks are counted, so that saving a small object, as most are, changes no count.
 pub(super) const BLOCK_BYTES: usize = 4_096;
+
+/// Snapshots that are deleted, or that a fork or an archive took, are hidden and stay until nothing
+/// begins with them. Callers cannot delete them, so they are counted apart.
+const HIDDEN: (KindName, Status) = (KindName::Snapshot, Status::Deleting);
 
 /// What an object adds to the counts.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +32,25 @@ pub fn bytes(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<u64, Error> {
     Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES as u64))
 }
 
-/// Returns the number of objects of a kind in a workspace, whatever their status.
+/// Returns the number of objects of a kind in a workspace, whatever their status, without hidden
+/// ones.
 pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result<i64, Error> {
     let row = tx.find(
         TABLE,
-        "SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM resource_counts WHERE workspace_id = $1 AND kind = $2",
-        params![workspace, kind.name()],
+        "SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM resource_counts
+         WHERE workspace_id = $1 AND kind = $2 AND NOT (kind = $3 AND status = $4)",
+        params![workspace, kind.name(), HIDDEN.0.name(), HIDDEN.1.name()],
+    )?;
+    row.map_or(Ok(0), |row| row.int(0))
+}
+
+/// Returns the number of hidden snapshots of a workspace, without those that are being taken.
+pub fn hidden_snapshots(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<i64, Error> {
+    let row = tx.find(
+        TABLE,
+        "SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM resource_counts
+         WHERE workspace_id = $1 AND kind = $2 AND status = $3",
+        params![workspace, HIDDEN.0.name(), HIDDEN.1.name()],
     )?;
     row.map_or(Ok(0), |row| row.int(0))
 }
@@ -54,13 +72,14 @@ pub fn count_below(
     tx.find(TABLE, sql, values)?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Returns the counts of all kinds of which a workspace has any objects.
+/// Returns the counts of all kinds of which a workspace has any objects, without hidden ones.
 pub fn counts(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<(KindName, i64)>, Error> {
     let rows = tx.query(
         TABLE,
-        "SELECT kind, CAST(SUM(total) AS BIGINT) FROM resource_counts WHERE workspace_id = $1
+        "SELECT kind, CAST(SUM(total) AS BIGINT) FROM resource_counts
+         WHERE workspace_id = $1 AND NOT (kind = $2 AND status = $3)
          GROUP BY kind HAVING SUM(total) > 0 ORDER BY kind",
-        params![workspace],
+        params![workspace, HIDDEN.0.name(), HIDDEN.1.name()],
     )?;
     rows.into_iter()
         .map(|row| {

@@ -20,6 +20,7 @@ on_both!(
     lists_end_where_they_have_enough_bytes,
     filters_find_what_they_say,
     totals_follow_every_change_of_status,
+    a_hidden_snapshot_is_counted_apart,
     a_deleted_workspace_leaves_nothing,
 );
 
@@ -339,6 +340,26 @@ async fn totals_follow_every_change_of_status(place: Place) {
         store.read(|tx| resources::count(tx, &workspace(), KindName::Agent)).await.unwrap(),
         1
     );
+}
+
+async fn a_hidden_snapshot_is_counted_apart(place: Place) {
+    let store = place.open().await;
+    let snapshot = |name: &str| Stored {
+        status: Some(Status::Deployed),
+        ..object(store.world(), KindName::Snapshot, "", name)
+    };
+    let made = insert(&store, snapshot("a")).await.unwrap();
+    insert(&store, snapshot("b")).await.unwrap();
+    let counted = |tx: &mut store::Tx<'_>| {
+        let (workspace, kind) = (workspace(), KindName::Snapshot);
+        let one = resources::count(tx, &workspace, kind)?;
+        assert_eq!(resources::counts(tx, &workspace)?, [(kind, one)]);
+        Ok::<_, Error>((one, resources::hidden_snapshots(tx, &workspace)?))
+    };
+    assert_eq!(store.read(counted).await.unwrap(), (2, 0));
+    let hidden = Stored { status: Some(Status::Deleting), ..made };
+    store.write(move |tx| resources::update(tx, hidden.clone())).await.unwrap();
+    assert_eq!(store.read(counted).await.unwrap(), (1, 1));
 }
 
 async fn a_deleted_workspace_leaves_nothing(place: Place) {

@@ -1,14 +1,16 @@
 //! Forks: objects that begin with a snapshot.
 
-use super::snapshots::{cloud, last_message, row, sandbox, to_sandbox};
-use crate::common::Answer;
+use super::snapshots::{cloud, kept, last_message, row, sandbox, to_sandbox};
 use crate::common::machine::{IMAGE, variable};
+use crate::common::{Answer, Cloud, settings};
 use http::Method;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
+use types::KindName;
 
 #[tokio::test]
 async fn a_fork_begins_with_the_files_of_a_sandbox_and_is_itself() {
@@ -265,4 +267,33 @@ async fn any_body_is_taken_or_refused() {
     let left = cloud.get("/v0/sandboxes/one/snapshots").await.ok();
     let settled = left.as_array().unwrap().iter().all(|snapshot| snapshot["status"] == "ready");
     assert!(settled, "{left}");
+}
+
+/// Callers cannot delete what forks leave behind, so it must not keep them from new snapshots.
+#[tokio::test]
+async fn hidden_snapshots_are_not_counted_but_limited() {
+    let (snapshots, machine) = kept();
+    let quotas = [(KindName::Snapshot, 1)].into();
+    let mut settings = control::Settings { quotas, ..settings() };
+    settings.snapshots.tidy_every = Duration::from_millis(20);
+    let cloud = Cloud::start_on_machine(machine, settings).await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let fork = async |name: &str| cloud.post("/v0/sandboxes/one/fork", to_sandbox(name)).await;
+    for number in 0..10 {
+        fork(&format!("fork-{number}")).await.ok();
+    }
+    assert_eq!(snapshots.ids().len(), 10);
+    let quotas = cloud.get("/v0/quotas").await.ok();
+    let of_snapshots = quotas.as_array().unwrap().iter().find(|it| it["kind"] == "snapshot");
+    assert_eq!(of_snapshots.unwrap()["used"], 0, "{quotas}");
+    let counted = cloud.get("/v0/workspaces/main?countResources=true").await.ok();
+    assert!(counted["resourceCounts"].get("snapshots").is_none(), "{counted}");
+    let message = fork("late").await.refused(403);
+    assert!(message.contains("delete some of these"), "{message}");
+    // Others may begin with a snapshot for some time after the fork that it was taken for.
+    cloud.clock.advance_s(700);
+    cloud.delete("/v0/sandboxes/fork-0").await.ok();
+    snapshots.until_kept(9).await;
+    cloud.post("/v0/sandboxes/one/snapshots", json!({})).await.ok();
+    cloud.post("/v0/sandboxes/one/snapshots", json!({})).await.refused(403);
 }
