@@ -11,6 +11,7 @@ use crate::drive_store::{DriveStore, NewDrive, name_of};
 use crate::engine::{self, Checked, Held};
 use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::new_names::NewName;
 use crate::run_to_end::run_to_end;
 use crate::workloads::{rows, soon};
 use std::sync::Arc;
@@ -42,18 +43,16 @@ async fn made(
     (drives, machine): (Arc<dyn DriveStore>, String),
 ) -> Result<JsonAnswer, Error> {
     let control = &context.control;
-    let id = ResourceId::new(context.world());
+    let (id, wished) = (ResourceId::new(context.world()), checked.wish().name().to_owned());
+    let new = NewName::take(context, KindName::Drive, &wished, key.as_ref()).await;
     let _lock = control.workloads.lock(&id).await;
-    let (of, wished) = (context.clone(), checked.wish().name().to_owned());
-    let taken = move |tx: &mut Tx<'_>| of.find(tx, KindName::Drive, &[], &wished);
-    let file_system = control.store.read(taken).await?.is_none();
     let name = name_of(&id);
-    if file_system {
+    let file_system = !new.is_decided().await? && {
         let workspace = context.member.workspace.to_string();
-        drives.make(NewDrive { name: name.clone(), workspace }).await?;
-    }
+        new.is_made(drives.make(NewDrive { name: name.clone(), workspace }).await).await?
+    };
     let (of, row) = (context.clone(), id.clone());
-    let answer = once(&control.store, key, move |tx| {
+    let answer = once(&control.store, key.clone(), move |tx| {
         resources::hold(tx, &row)?;
         let kept_by = Some(machine.clone()).filter(|_| file_system);
         let done = |state: &mut drive::State| state.machine = kept_by;

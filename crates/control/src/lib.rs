@@ -33,6 +33,7 @@ pub mod machine;
 mod machine_fault;
 mod missing;
 pub mod models;
+mod new_names;
 mod notes;
 pub mod pager;
 mod placement;

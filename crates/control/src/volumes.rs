@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::engine::{self, Checked, Held, Shown};
 use crate::error::{Conflict, Error, Forbidden, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::new_names::NewName;
 use crate::run_to_end::run_to_end;
 use crate::volume_store::{NewVolume, VolumeFault, VolumeStore};
 use crate::volume_templates;
@@ -51,19 +52,19 @@ async fn made(
     (volumes, machine): (Arc<dyn VolumeStore>, String),
 ) -> Result<JsonAnswer, Error> {
     let control = &context.control;
-    let id = ResourceId::new(context.world());
+    let (id, wish) = (ResourceId::new(context.world()), checked.wish().clone());
+    let new = NewName::take(context, KindName::Volume, wish.name(), key.as_ref()).await;
     let _lock = control.workloads.lock(&id).await;
-    let (of, wish, name) = (context.clone(), checked.wish().clone(), name_of(&id));
-    let here = machine.clone();
-    let order = control.store.read(move |tx| order(&of, tx, &wish, &here)).await?;
-    let mut file_system = false;
-    if let Some((size_mb, from)) = order {
+    let name = name_of(&id);
+    let file_system = !new.is_decided().await? && {
+        let (of, wish, here) = (context.clone(), wish.clone(), machine.clone());
+        let (size_mb, from) = control.store.read(move |tx| order(&of, tx, &wish, &here)).await?;
         let workspace = context.member.workspace.to_string();
-        volumes.make(NewVolume { name: name.clone(), workspace, size_mb, from }).await?;
-        file_system = true;
-    }
+        let order = NewVolume { name: name.clone(), workspace, size_mb, from };
+        new.is_made(volumes.make(order).await).await?
+    };
     let (of, row) = (context.clone(), id.clone());
-    let answer = once(&control.store, key, move |tx| {
+    let answer = once(&control.store, key.clone(), move |tx| {
         resources::hold(tx, &row)?;
         let kept_by = Some(machine.clone()).filter(|_| file_system);
         let done = |state: &mut volume::State| state.machine = kept_by;
@@ -85,22 +86,18 @@ async fn made(
 }
 
 /// Returns what a wish for a new volume asks of the machine: a size, and the volume to copy if any.
-/// `None` if its name is taken, so that nothing is to be made.
 fn order(
     context: &Context,
     tx: &mut Tx<'_>,
     wish: &Volume,
     machine: &str,
-) -> Result<Option<(u32, Option<VolumeSource>)>, Error> {
-    if context.find(tx, KindName::Volume, &[], wish.name())?.is_some() {
-        return Ok(None);
-    }
+) -> Result<(u32, Option<VolumeSource>), Error> {
     // Missing references are reported together with everything else that is wrong with the wish.
     engine::require_referred(context, tx, wish)?;
     let size = crate::kinds::volume::size_mb(context, tx, wish)?;
     let size_mb = engine::whole(&ResourceId::known(wish.name()), size)?;
     let Some(origin) = volume_templates::origin(context, tx, wish)? else {
-        return Ok(Some((size_mb, None)));
+        return Ok((size_mb, None));
     };
     if !origin.is_for(machine) {
         let template = wish.spec.template.clone().unwrap_or_default();
@@ -109,7 +106,7 @@ fn order(
     if size_mb < origin.size_mb {
         return Err(Unfit::TemplateLarger { size_mb, needs_mb: origin.size_mb }.into());
     }
-    Ok(Some((size_mb, Some(origin.source))))
+    Ok((size_mb, Some(origin.source)))
 }
 
 /// Replaces a volume, and grows its file system to the new size.

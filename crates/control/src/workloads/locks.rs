@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -41,17 +42,22 @@ impl Drop for InProgressGuard<'_> {
     }
 }
 
-/// One lock for each resource that is being worked on.
-#[derive(Default)]
-pub(super) struct Locks(Mutex<HashMap<ResourceId, Arc<tokio::sync::Mutex<()>>>>);
+/// One lock for each resource, or name, that is being worked on.
+pub(super) struct Locks<K = ResourceId>(Mutex<HashMap<K, Arc<tokio::sync::Mutex<()>>>>);
 
-impl Locks {
-    /// Waits for the lock of a resource. It is held until the guard is dropped.
-    pub(super) async fn take(&self, id: &ResourceId) -> OwnedMutexGuard<()> {
+impl<K> Default for Locks<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash> Locks<K> {
+    /// Waits for the lock of a resource or name. It is held until the guard is dropped.
+    pub(super) async fn take(&self, of: &K) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock();
             locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-            Arc::clone(locks.entry(id.clone()).or_default())
+            Arc::clone(locks.entry(of.clone()).or_default())
         };
         lock.lock_owned().await
     }

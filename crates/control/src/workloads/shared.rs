@@ -9,7 +9,8 @@ use crate::settings::Settings;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use types::ids::ResourceId;
+use types::KindName;
+use types::ids::{ResourceId, WorkspaceId};
 
 /// Most workloads that are started, stopped or removed in the background at the same time, of all
 /// workspaces and of one. Most of them wait for the machine or for the database, which have limits
@@ -19,6 +20,8 @@ const WORKSPACE_AT_ONCE: usize = 8;
 
 pub(crate) struct Shared {
     pub(super) locks: Locks,
+    /// Names for which something is made on the machine before they have a row.
+    new_names: Locks<(WorkspaceId, KindName, String)>,
     /// Sandboxes whose instance is started while their row is written. Their rows may say more than
     /// the machine knows yet.
     pub(super) starting: InProgress,
@@ -64,9 +67,20 @@ impl Shared {
         self.locks.take(id).await
     }
 
+    /// Waits until no other request to this server makes something for a new resource of this name.
+    pub(crate) async fn lock_name(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KindName,
+        name: &str,
+    ) -> OwnedMutexGuard<()> {
+        self.new_names.take(&(workspace.clone(), kind, name.to_owned())).await
+    }
+
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             locks: Locks::default(),
+            new_names: Locks::default(),
             starting: InProgress::default(),
             telling: Telling::default(),
             published: tokio::sync::watch::Sender::new(-1),

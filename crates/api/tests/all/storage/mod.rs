@@ -7,6 +7,7 @@ mod commits;
 mod drives;
 mod forks;
 mod images;
+mod new_names;
 mod snapshots;
 mod volumes;
 mod workspaces;
