@@ -81,7 +81,7 @@ impl Workload {
     }
 
     /// Returns the same sandbox as what messages call a volume that it mounts at `root`.
-    pub(crate) fn as_volume(self, volume: &str, root: &str) -> Self {
+    pub(crate) fn into_volume(self, volume: &str, root: &str) -> Self {
         Self { name: volume.to_owned(), root: root.to_owned(), ..self }
     }
 
@@ -253,7 +253,7 @@ mod tests {
     fn a_path_of_a_volume_is_told_as_the_user_knows_it() {
         let sandbox = Workload::at("http://h");
         assert_eq!((sandbox.known_path("/a"), sandbox.known_path("a")), ("/a", "a"));
-        let volume = sandbox.as_volume("disk", "/data");
+        let volume = sandbox.into_volume("disk", "/data");
         for (path, known) in [("/data/a/b", "/a/b"), ("/data", "/"), ("/database", "/database")] {
             assert_eq!(volume.known_path(path), known);
         }

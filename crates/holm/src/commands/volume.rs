@@ -130,7 +130,7 @@ impl Way {
         }
         let place = target::resolve(&["sandboxes".into(), self.sandbox.clone()])?;
         let sandbox = Workload::find(client, &place).await?;
-        copy.run(&sandbox.as_volume(&volume, &self.mount_path)).await
+        copy.run(&sandbox.into_volume(&volume, &self.mount_path)).await
     }
 
     async fn until_ready(&self, client: &mut Client) -> Result<(), Error> {
