@@ -18,11 +18,11 @@ use std::sync::Arc;
 use store::resources::Stored;
 use store::{Tx, image_rights, resources};
 use tokio_util::sync::CancellationToken;
+use types::KindName;
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::Image;
 use types::own_image::{BadImageName, IMAGE_TYPES, ImageAt, OwnRepository};
 use types::wire::{CleanedImages, CreateImageAnswer, CreateImageRequest};
-use types::{KindName, Problems};
 
 /// Rows read at once.
 const PAGE: i64 = 200;
@@ -390,11 +390,8 @@ pub async fn register(
     let none = || Error::NoRoom("this server has no machine that keeps images".to_owned());
     let host = context.control.machine().ok_or_else(none)?;
     let registry = host.registry().ok_or_else(none)?;
-    let repository = OwnRepository::new(&wish.resource_type, &wish.name).map_err(|why| {
-        let mut problems = Problems::default();
-        problems.add("name", format!("with its `resourceType` {why}"));
-        problems
-    })?;
+    let repository =
+        OwnRepository::new(&wish.resource_type, &wish.name).map_err(BadImageName::in_request)?;
     let source = wish.image.unwrap_or_default();
     let Ok(machine::ImageAt::Registry { name }) = host.find_image(&source) else {
         let why =

@@ -1,6 +1,7 @@
 //! Names of images in a workspace's own registry: `agent/my-agent:v1`, `job/report@sha256:…`.
 //! Wherever they occur they mean the caller's workspace, never a public image.
 
+use crate::Problems;
 use std::fmt;
 use std::str::FromStr;
 
@@ -46,6 +47,21 @@ pub enum BadImageName {
     Tag,
     #[error("must have a digest of `sha256:` and 64 lower-case hexadecimal digits")]
     Digest,
+}
+
+impl BadImageName {
+    /// Returns the problem of a request that has the parts of a name in members of their own.
+    pub fn in_request(self) -> Problems {
+        let mut problems = Problems::default();
+        match self {
+            Self::Type => {
+                let message = format!("must be one of {}", IMAGE_TYPES.join(", "));
+                problems.add("resourceType", message);
+            }
+            Self::Name | Self::Tag | Self::Digest => problems.add("name", self.to_string()),
+        }
+        problems
+    }
 }
 
 /// Returns true if a text names one of the caller's own images, correctly or not.

@@ -31,6 +31,7 @@ mod nouns_tunnels;
 mod nouns_workloads;
 mod oauth;
 mod openapi;
+mod refusals;
 mod registry;
 mod resources;
 mod runners;

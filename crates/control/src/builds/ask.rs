@@ -16,6 +16,7 @@ use store::builds::{self, Asker, NewBuild};
 use types::ids::{BuildId, ResourceId};
 use types::kinds::Image;
 use types::kinds::image::{ImageMetadata, ImageSpec};
+use types::own_image::{BadImageName, OwnRepository};
 use types::parts::Status;
 use types::wire::{CreateImageAnswer, CreateImageRequest};
 
@@ -84,29 +85,30 @@ pub fn image(
     tx: &mut Tx<'_>,
     request: &CreateImageRequest,
 ) -> Result<UploadAddress, Error> {
+    let repository = OwnRepository::new(&request.resource_type, &request.name)
+        .map_err(BadImageName::in_request)?;
     require_builder(context)?;
-    let parents = [request.resource_type.clone()];
-    if Held::<Image>::find(context, tx, &parents, &request.name)?.is_none() {
+    let (name, parents) = (repository.name(), [repository.resource_type().to_owned()]);
+    if Held::<Image>::find(context, tx, &parents, name)?.is_none() {
         let metadata = ImageMetadata {
-            name: Some(request.name.clone()),
-            resource_type: Some(request.resource_type.clone()),
+            name: Some(name.to_owned()),
+            resource_type: Some(repository.resource_type().to_owned()),
             ..ImageMetadata::default()
         };
         let image = Image { metadata, spec: ImageSpec::default() };
         engine::create(context, tx, &parents, image)?;
     }
-    let held = Held::<Image>::lock(context, tx, &parents, &request.name)?;
+    let held = Held::<Image>::lock(context, tx, &parents, name)?;
     if let Some(owner) = &held.state.source_workspace {
         return Err(Unfit::ImageBuiltByOther { owner: owner.clone() }.into());
     }
-    let repository = format!("{}/{}", request.resource_type, request.name);
-    let (held, url) = await_upload(context, tx, held, repository, None)?;
+    let (held, url) = await_upload(context, tx, held, repository.to_string(), None)?;
     let answer = CreateImageAnswer {
         build: Some(true),
         image: None,
         message: Some(UPLOAD_MESSAGE.to_owned()),
-        name: Some(request.name.clone()),
-        resource_type: Some(request.resource_type.clone()),
+        name: Some(name.to_owned()),
+        resource_type: Some(repository.resource_type().to_owned()),
     };
     Ok(UploadAddress { object: json::text(&answer), url, version: held.row.version })
 }
