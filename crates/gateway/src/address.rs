@@ -18,6 +18,8 @@ const BY_PATH: &str = "/-/";
 const PREVIEW: &str = ".preview";
 /// The published clients may put this before a path.
 const RUN: &str = "/run";
+/// Path at which the program of an MCP server answers.
+const MCP: &str = "/mcp";
 /// Query parameter of callers that do not wait for the answer.
 const LATER: &str = "async";
 
@@ -185,7 +187,8 @@ fn by_path(uri: &Uri, known: &impl Known) -> Option<Address> {
     if kind != Some(KindName::Sandbox) {
         if let Some((trigger, waits)) = trigger_path(path, known) {
             let endpoint = Endpoint::Trigger(trigger.to_owned());
-            return waits.then_some(Address { endpoint, prefix: path.len() });
+            let prefix = path.len() - seen_of_trigger(found.as_ref()).len();
+            return waits.then_some(Address { endpoint, prefix });
         }
         if query::values(uri.query(), LATER).any(|value| value == "true") {
             return None;
@@ -201,6 +204,16 @@ fn trigger_path<'p>(path: &'p str, known: &impl Known) -> Option<(&'p str, bool)
     let behind_run = || path.strip_prefix(RUN)?.strip_prefix('/');
     let find = |path: &'p str| known.trigger(path).map(|waits| (path, waits));
     find(plain).or_else(|| find(behind_run()?))
+}
+
+/// Returns what the program sees of a trigger's path, given the workload that has the path without
+/// it: nothing. But where an MCP server answers, a trigger only decides who may call, such as
+/// everybody.
+fn seen_of_trigger<'p>(found: Option<&(Endpoint, &'p str)>) -> &'p str {
+    match found {
+        Some((Endpoint::Workload { kind: KindName::Function, .. }, rest)) if *rest == MCP => rest,
+        _ => "",
+    }
 }
 
 /// Reads `{label}.preview` or `app-{label}`, and returns it with the rest of the path.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const GUEST: u16 = 8080;
 
-/// Knows one host and two triggers.
+/// Knows one host and a few triggers.
 struct Told;
 
 impl Known for Told {
@@ -14,7 +14,8 @@ impl Known for Told {
 
     fn trigger(&self, path: &str) -> Option<bool> {
         match path {
-            "w/draft" | "w/agents/a/now" => Some(true),
+            "w/draft" | "w/agents/a/now" | "w/agents/a/mcp" => Some(true),
+            "w/functions/open/mcp" | "w/functions/open/do" => Some(true),
             "w/agents/a/later" => Some(false),
             _ => None,
         }
@@ -51,6 +52,13 @@ fn triggers_have_paths_of_their_own() {
     check("h", "/w/draft?a=b", trigger("w/draft"));
     check("h", "/run/w/draft", trigger("w/draft"));
     check("h", "/w/agents/a/now", trigger("w/agents/a/now"));
+    check("h", "/w/agents/a/mcp", trigger("w/agents/a/mcp"));
+    check("h", "/w/functions/open/do", trigger("w/functions/open/do"));
+    // The server behind it answers nowhere else.
+    for path in ["/w/functions/open/mcp?a=b", "/run/w/functions/open/mcp"] {
+        let endpoint = Endpoint::Trigger("w/functions/open/mcp".into());
+        check("h", path, Ok(Some((endpoint, "/mcp"))));
+    }
     check("h", "/w/agents/a/later", Ok(None));
     check("h", "/w/draft/more", Ok(None));
     check("h", "/w/agents/a?async=true", Ok(None));

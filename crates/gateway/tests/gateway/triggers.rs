@@ -62,6 +62,21 @@ async fn a_trigger_calls_its_deployment_at_the_root() {
 }
 
 #[tokio::test]
+async fn a_trigger_opens_an_mcp_server_where_it_answers() {
+    let stage = Stage::start(settings()).await;
+    stage.replica("replica-tools-r1-1").await;
+    let serving = Serving::To(vec![to("r1", 100, &["replica-tools-r1-1"])]);
+    let triggers = vec![trigger("functions/tools/mcp", true, true)];
+    stage.deploy(&WorkloadRoute { serving, triggers, ..deployment(KindName::Function, "tools") });
+    for path in ["/acme/functions/tools/mcp", "/run/acme/functions/tools/mcp"] {
+        let told = stage.send(request("POST", "h", path, &[])).await.ok();
+        assert_eq!(told["uri"], "/mcp", "{path}");
+    }
+    let closed = stage.send(request("POST", "h", "/acme/functions/tools/other", &[])).await;
+    assert_eq!(closed.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
 async fn a_call_that_nobody_waits_for_is_answered_in_part() {
     let stage = Stage::start(settings()).await;
     let route = triggered(&stage).await;

@@ -18,6 +18,8 @@ const ID_LENGTH_MAX: usize = 64;
 const PUBLIC: &str = "public";
 /// Paths that a job itself answers, so no trigger may.
 const OWN_PATHS: [&str; 1] = ["executions"];
+/// Path at which an MCP server answers. A trigger there only decides who may call it.
+const MCP: &str = "mcp";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -124,7 +126,8 @@ impl Trigger {
         for (index, trigger) in triggers.unwrap_or_default().iter().enumerate() {
             let Some(address) = trigger.address(kind, name) else { continue };
             let field = format!("spec.triggers[{index}].configuration.path");
-            if let Err(rule) = check_address(&address, kind, name) {
+            let waits = trigger.kind == Some(TriggerType::Http);
+            if let Err(rule) = check_address(&address, kind, name, waits) {
                 problems.add(&field, rule);
             }
             problems.require(
@@ -250,7 +253,12 @@ impl TriggerConfiguration {
 
 /// Checks that an address needs no decoding, and that no other object and not the server itself
 /// answers at it.
-fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'static str> {
+fn check_address(
+    address: &str,
+    kind: KindName,
+    name: &str,
+    waits: bool,
+) -> Result<(), &'static str> {
     let plain = |step: &str| {
         !matches!(step, "" | "." | "..")
             && step.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
@@ -263,6 +271,11 @@ fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'stat
     }
     let of_a_kind = |step: &&str| KindName::ALL.iter().any(|kind| kind.plural() == *step);
     match steps.as_slice() {
+        [plural, own, MCP]
+            if kind == KindName::Function && *plural == kind.plural() && *own == name && !waits =>
+        {
+            Err("is where the MCP server itself answers: choose another, or the type `http`")
+        }
         [plural, own, rest, ..]
             if *plural == kind.plural()
                 && *own == name
