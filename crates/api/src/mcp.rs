@@ -3,6 +3,8 @@
 //! Calling a tool sends a request to the same router with the caller's own credentials, so a tool
 //! can do exactly what its operation can. Streamable HTTP without sessions, JSON answers.
 
+mod refusals;
+
 use crate::app::App;
 use crate::http::call::{Call, Person, Raw};
 use crate::http::error::Error;
@@ -31,6 +33,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use tower::ServiceExt;
+use types::error::ErrorBody;
 
 /// Not offered as tools: a stream has no end, and the tools endpoint itself makes no sense as a
 /// tool.
@@ -327,16 +330,18 @@ impl Answer for Spoken {
         self.0
     }
 
-    fn describe(_: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
+    fn describe(generator: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
         let message = json_schema!({"type": "object", "description": "A JSON-RPC message"});
         // 202 answers a notification; 406 and 415 are refusals of the protocol itself.
-        vec![(200, Some(message.clone())), (202, None), (406, None), (415, None)]
+        let refusal = Some(generator.subschema_for::<ErrorBody>());
+        vec![(200, Some(message)), (202, None), (406, refusal.clone()), (415, refusal)]
     }
 }
 
 pub(crate) async fn serve(
     call: Call<Person, crate::http::query::NoQuery, Raw>,
 ) -> Result<Spoken, Error> {
+    refusals::require_json(&call.headers, &call.body.0)?;
     let service = StreamableHttpService::new(
         {
             let app: App = call.app.clone();
@@ -348,6 +353,8 @@ pub(crate) async fn serve(
         StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
+            // The limit of this server was applied when the body was read.
+            .with_max_request_body_bytes(usize::MAX)
             .disable_allowed_hosts(),
     );
     let mut request = Request::new(Full::new(call.body.0));
@@ -356,7 +363,7 @@ pub(crate) async fn serve(
     // With HTTP/2 the host is not in this header; the service requires one and, as configured
     // above, accepts any.
     request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("holm"));
-    Ok(Spoken(service.handle(request).await.map(Body::new)))
+    refusals::checked(service.handle(request).await.map(Body::new)).await.map(Spoken)
 }
 
 #[cfg(test)]

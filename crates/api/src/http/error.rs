@@ -29,6 +29,10 @@ pub enum Error {
     Version(#[from] UnknownVersion),
     #[error("the body has more than the {limit} bytes that are accepted")]
     TooLarge { limit: usize },
+    #[error("`Accept` must have both `application/json` and `text/event-stream`")]
+    NotAcceptable,
+    #[error("`Content-Type` must be `application/json`")]
+    MediaType,
     #[error("no operation is at this path")]
     NoRoute,
     #[error("the path exists, but not with this method")]
@@ -82,6 +86,8 @@ impl Error {
             Self::ChangesGone { .. } => (StatusCode::GONE, "gone"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "not_acceptable"),
+            Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type"),
         }
     }
 

@@ -10,6 +10,13 @@ pub enum Malformed {
     BodyNul,
     #[error("the body ended before its announced length")]
     CutBody,
+    #[error(
+        "the body is not a message of JSON-RPC 2.0, such as a request with `jsonrpc`, `id` and `method`"
+    )]
+    NotRpc,
+    /// A rule of MCP that its library checks; the text is the library's.
+    #[error("{why}")]
+    Mcp { why: String },
     #[error("the body must be a JSON object: the arguments of the task")]
     TriggerBody,
     #[error("the body is not a client with `name` and `redirect_uris`: {why}")]

@@ -63,8 +63,7 @@ fn operations(method: &Method) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         let operation = &item[method.as_str().to_lowercase()];
-        // Tools over MCP have errors of their own protocol.
-        if operation.is_null() || path == "/mcp" {
+        if operation.is_null() {
             continue;
         }
         let base = if item.get("servers").is_some() { "" } else { "/v0" };
