@@ -9,7 +9,7 @@ use types::ids::ResourceId;
 use types::kinds::Snapshot;
 
 /// Refuses to begin with a snapshot if `image` is not the name of the image below it, or if that
-/// image is lost. It does not matter what the name means by now.
+/// image, or the snapshot itself, is lost. It does not matter what the name means by now.
 pub(crate) fn require_image(
     context: &Context,
     snapshot: &Held<Snapshot>,
@@ -17,8 +17,11 @@ pub(crate) fn require_image(
 ) -> Result<(), Error> {
     let below = snapshot.image().unwrap_or_default();
     let store = context.control.machine().and_then(|machine| machine.snapshots());
-    let is_lost = store.is_some_and(|store| store.base(&snapshot.row.id) == Base::Lost);
-    if image != below || is_lost {
+    let base = store.map(|store| store.base(&snapshot.row.id));
+    if base == Some(Base::Gone) {
+        return Err(Unfit::SnapshotLost.into());
+    }
+    if image != below || base == Some(Base::Lost) {
         return Err(Unfit::SnapshotImage { image: below.to_owned() }.into());
     }
     Ok(())

@@ -40,6 +40,8 @@ pub enum Base {
     Kept,
     /// The image is no longer on the machine.
     Lost,
+    /// The machine does not have the snapshot itself any more.
+    Gone,
     /// The image was not recorded. It is assumed to be what its name means now.
     Unnoted,
 }
@@ -95,6 +97,12 @@ pub enum SnapshotFault {
     /// The instance no longer exists.
     #[error("the instance is gone")]
     Gone,
+    /// What the caller's programs wrote, or how they run, allows no snapshot.
+    #[error("{0}")]
+    Unfit(String),
+    /// The machine does not have the snapshot any more.
+    #[error("this machine does not have it any more")]
+    Lost,
     #[error("{0}")]
     Broken(String),
 }
@@ -104,9 +112,10 @@ impl From<SnapshotFault> for LaunchFault {
         match fault {
             SnapshotFault::OverShare(why) => Self::OverShare(why),
             SnapshotFault::Full(why) => Self::Full(why),
-            fault @ (SnapshotFault::Gone | SnapshotFault::Broken(_)) => {
-                Self::Broken(fault.to_string())
-            }
+            fault @ (SnapshotFault::Gone
+            | SnapshotFault::Unfit(_)
+            | SnapshotFault::Lost
+            | SnapshotFault::Broken(_)) => Self::Broken(fault.to_string()),
         }
     }
 }

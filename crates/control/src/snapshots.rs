@@ -464,6 +464,8 @@ impl From<SnapshotFault> for Error {
                 Conflict::SnapshotNotReady { why: "the instance of the sandbox is gone".to_owned() }
                     .into()
             }
+            SnapshotFault::Unfit(why) => Unfit::SnapshotFiles { why }.into(),
+            SnapshotFault::Lost => Unfit::SnapshotLost.into(),
             SnapshotFault::Broken(why) => Self::Snapshot(why),
         }
     }

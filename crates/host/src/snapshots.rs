@@ -8,7 +8,7 @@ use control::snapshot_store::{
     Base, KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
 };
 use images::Digest;
-use node::{Owner, SnapshotError, SnapshotName};
+use node::{Owner, SnapshotError, SnapshotName, VolumeError};
 use types::chain;
 use types::ids::ResourceId;
 
@@ -23,7 +23,15 @@ impl From<Interrupted> for SnapshotFault {
 
 fn fault(error: &SnapshotError) -> SnapshotFault {
     match error {
-        SnapshotError::Gone(_) => SnapshotFault::Gone,
+        SnapshotError::Gone(_) | SnapshotError::Disk(VolumeError::Missing(_)) => {
+            SnapshotFault::Gone
+        }
+        SnapshotError::Missing(_) => SnapshotFault::Lost,
+        SnapshotError::TooDeep
+        | SnapshotError::TooMany { .. }
+        | SnapshotError::TooLong { .. }
+        | SnapshotError::Restless
+        | SnapshotError::OutOfReach { .. } => SnapshotFault::Unfit(error.to_string()),
         SnapshotError::Refused(refused) => match over_limit(*refused) {
             LaunchFault::OverShare(why) => SnapshotFault::OverShare(why),
             other => SnapshotFault::Full(other.to_string()),
@@ -60,7 +68,11 @@ impl SnapshotStore for LocalSnapshots {
             let _lease = lease.transpose()?;
             let taken = inner.node.snapshot(&wanted(&new, image)?);
             inner.bases.follow(inner.node.snapshots(), &inner.images);
-            let taken = taken.map_err(|error| fault(&error))?;
+            let taken = taken.map_err(|error| match error {
+                // What its files lie over stays as long as the instance does.
+                SnapshotError::Missing(_) => SnapshotFault::Gone,
+                other => fault(&other),
+            })?;
             Ok(TakenSnapshot { size_bytes: taken.size_bytes, paused: taken.paused })
         };
         Box::pin(async move {
@@ -111,6 +123,9 @@ impl SnapshotStore for LocalSnapshots {
         let inner = &self.0.0;
         // An id that cannot be a name is refused at the launch.
         let Ok(name) = name(id) else { return Base::Unnoted };
+        if !inner.node.snapshots().has(&name) {
+            return Base::Gone;
+        }
         match Below::of(&name, inner.node.snapshots(), &inner.images) {
             Ok(Below::Image(_)) => Base::Kept,
             Ok(Below::Unnoted) => Base::Unnoted,

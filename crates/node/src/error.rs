@@ -121,9 +121,19 @@ pub enum SnapshotError {
     #[error("failed to read the disk of the instance")]
     Disk(#[from] VolumeError),
     #[error("failed to hold or continue the instance")]
-    Instance(#[from] Error),
+    Instance(#[source] Error),
     #[error("failed to work on a snapshot")]
     Machine(#[from] io::Error),
+}
+
+impl From<Error> for SnapshotError {
+    fn from(error: Error) -> Self {
+        match error {
+            // It was stopped meanwhile.
+            Error::Missing(id) => Self::Gone(id),
+            other => Self::Instance(other),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

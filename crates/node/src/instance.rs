@@ -341,6 +341,7 @@ mod tests {
     use crate::body_kind::BodyKind;
     use crate::capacity::Capacity;
     use crate::cgroup::Group;
+    use crate::error::SnapshotError;
     use crate::records::Record;
     use std::path::Path;
     use types::{Timestamp, World};
@@ -416,5 +417,15 @@ mod tests {
             Ok::<_, Error>(())
         };
         assert_eq!(instance.hold(work).unwrap(), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_instance_that_is_being_stopped_is_gone_for_a_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let stores = stores(folder.path());
+        let instance = ended(&stores, Exit::Code(3));
+        *instance.state.lock() = State::Stopping { since: stores.world.now() };
+        let refused = instance.hold(|| Ok::<_, SnapshotError>(()));
+        assert!(matches!(refused, Err(SnapshotError::Gone(_))), "{refused:?}");
     }
 }

@@ -125,6 +125,11 @@ impl Snapshots {
         there.map(one).collect()
     }
 
+    /// Returns true if there is such a snapshot, here or in the remote store, that is not removed.
+    pub fn has(&self, name: &SnapshotName) -> bool {
+        self.all.lock().kept.get(name).is_some_and(|kept| !kept.is_removed)
+    }
+
     /// Returns the result of an earlier snapshot of this name.
     pub(crate) fn taken(&self, name: &SnapshotName) -> Option<Taken> {
         let all = self.all.lock();

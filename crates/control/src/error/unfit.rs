@@ -55,6 +55,12 @@ pub enum Unfit {
     TemplateVersionName { max: usize },
     #[error("the snapshot is kept by another machine of this installation")]
     SnapshotOnOtherMachine,
+    /// Not a conflict, as below: a fork takes snapshots too.
+    #[error("the snapshot cannot be taken: {why}")]
+    SnapshotFiles { why: String },
+    /// Not a conflict, as below.
+    #[error("the machine does not have the files of the snapshot any more; delete it")]
+    SnapshotLost,
     /// Not a conflict: clients that fork take one to mean that the name of the fork is taken.
     #[error(
         "the snapshot was taken over another image: `{image}`, as it was then; what begins with it needs that one"

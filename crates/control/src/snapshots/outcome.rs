@@ -21,7 +21,7 @@ enum Attempt {
         size_bytes: u64,
         paused: Duration,
     },
-    /// There is no room for it.
+    /// There is no room for it, or its files allow none.
     Refused(String),
     Failed(String),
 }
@@ -30,9 +30,11 @@ impl Attempt {
     fn of(how: Result<&TakenSnapshot, &SnapshotFault>) -> Self {
         match how {
             Ok(&TakenSnapshot { size_bytes, paused }) => Self::Taken { size_bytes, paused },
-            Err(fault @ (SnapshotFault::OverShare(_) | SnapshotFault::Full(_))) => {
-                Self::Refused(fault.to_string())
-            }
+            Err(
+                fault @ (SnapshotFault::OverShare(_)
+                | SnapshotFault::Full(_)
+                | SnapshotFault::Unfit(_)),
+            ) => Self::Refused(fault.to_string()),
             Err(fault) => Self::Failed(fault.to_string()),
         }
     }

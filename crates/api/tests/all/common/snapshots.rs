@@ -24,6 +24,8 @@ pub struct PretendedSnapshots {
     service: Arc<Mutex<Service>>,
     /// The state of the base images.
     base: Arc<Mutex<Base>>,
+    /// Why the files allow no snapshot.
+    refused: Arc<Mutex<Option<String>>>,
 }
 
 /// An object service, if there is one.
@@ -44,6 +46,7 @@ impl PretendedSnapshots {
             gate: watch::Sender::new(true),
             service: Arc::default(),
             base: Arc::new(Mutex::new(Base::Kept)),
+            refused: Arc::default(),
         }
     }
 
@@ -76,6 +79,16 @@ impl PretendedSnapshots {
     /// Loses the base images of all snapshots.
     pub fn lose_images(&self) {
         *self.base.lock() = Base::Lost;
+    }
+
+    /// Loses the files of all snapshots.
+    pub fn lose_files(&self) {
+        *self.base.lock() = Base::Gone;
+    }
+
+    /// Finds from now on that the files allow no snapshot.
+    pub fn refuse(&self, why: &str) {
+        *self.refused.lock() = Some(why.to_owned());
     }
 
     /// Makes snapshots that are requested from now on wait.
@@ -114,6 +127,9 @@ impl SnapshotStore for PretendedSnapshots {
             self.taken.send_modify(|taken| taken.push(new));
             let mut gate = self.gate.subscribe();
             gate.wait_for(|open| *open).await.map_err(|_| SnapshotFault::Gone)?;
+            if let Some(why) = self.refused.lock().clone() {
+                return Err(SnapshotFault::Unfit(why));
+            }
             let room = self.room.load(Ordering::SeqCst);
             if self.kept.lock().len() >= room {
                 return Err(SnapshotFault::OverShare(format!("at most {room} snapshots")));

@@ -144,6 +144,29 @@ async fn nothing_begins_with_files_over_an_image_that_is_lost() {
 }
 
 #[tokio::test]
+async fn nothing_begins_with_files_that_the_machine_lost() {
+    let (cloud, snapshots, _) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let made = cloud.post("/v0/sandboxes/one/snapshots", json!({"name": "before"})).await.ok();
+    let id = made["id"].as_str().unwrap();
+    snapshots.lose_files();
+    let to_app = json!({"targetType": "application", "targetName": "app"});
+    let app = json!({"metadata": {"name": "app"}, "spec": {"image": IMAGE, "snapshot": id}});
+    for (path, body) in [
+        (format!("/v0/snapshots/{id}/fork"), to_sandbox("two")),
+        (format!("/v0/snapshots/{id}/fork"), to_app),
+        ("/v0/sandboxes/one/snapshots/before/restore".into(), Value::Null),
+        ("/v0/applications".into(), app),
+    ] {
+        let message = cloud.post(&path, body).await.refused(400);
+        assert!(message.contains("does not have the files"), "{path}: {message}");
+    }
+    for gone in ["/v0/sandboxes/two", "/v0/applications/app"] {
+        cloud.get(gone).await.refused(404);
+    }
+}
+
+#[tokio::test]
 async fn an_archive_comes_back_on_the_machine_that_keeps_it() {
     let (mut cloud, snapshots, machine) = cloud().await;
     cloud.post("/v0/sandboxes", sandbox("one")).await.ok();

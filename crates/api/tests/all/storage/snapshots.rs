@@ -106,6 +106,21 @@ async fn a_snapshot_is_ready_when_it_is_answered_and_outlives_its_sandbox() {
 }
 
 #[tokio::test]
+async fn files_that_allow_no_snapshot_are_a_mistake_of_the_caller() {
+    let (cloud, snapshots, _) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    snapshots.refuse("more than 7 files");
+    for (path, body) in
+        [("/v0/sandboxes/one/snapshots", json!({})), ("/v0/sandboxes/one/fork", to_sandbox("two"))]
+    {
+        let message = cloud.post(path, body).await.refused(400);
+        assert!(message.contains("more than 7 files"), "{path}: {message}");
+    }
+    assert_eq!(cloud.get("/v0/snapshots").await.ok()["meta"]["total"], 0);
+    cloud.get("/v0/sandboxes/two").await.refused(404);
+}
+
+#[tokio::test]
 async fn what_cannot_be_taken_says_why_and_leaves_nothing_pending() {
     let snapshots = PretendedSnapshots::new(1);
     let machine = Pretended::new(|_| Ok(Outcome::SUCCESS)).with_snapshots(&snapshots);
