@@ -17,7 +17,7 @@ use crate::records::Record;
 use crate::settings::{Firewall, Level};
 use crate::shared::Shared;
 use crate::shares::Largest;
-use crate::snapshots::{Files, Hold, Layer, NewSnapshot, Snapshots, Source, Taken};
+use crate::snapshots::{CHAIN_MAX, Files, Hold, Layer, NewSnapshot, Snapshots, Source, Taken};
 use crate::tunnel::Tunnels;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
@@ -184,39 +184,68 @@ impl Node {
             io::ErrorKind::NotFound => gone(Error::Missing(new.instance.clone())),
             _ => error.into(),
         })?;
-        let source = self.source(&instance, &record)?;
-        let hold = |work: &mut dyn FnMut() -> Result<(), SnapshotError>| instance.hold(work);
-        stores.snapshots.take(new, &source, record.snapshot.as_ref(), hold)
+        let hold = record.snapshot.as_ref().and_then(|name| stores.snapshots.hold_again(name));
+        // Nothing can lie over a full chain, so everything that lies over the image is taken.
+        let full = hold.as_ref().filter(|hold| hold.is_full());
+        let source = match self.layer(&instance, &record, full.is_some())? {
+            Some(source) => source,
+            None => self.whole(&instance, &record, hold.as_ref())?,
+        };
+        let is_over = full.is_none() || matches!(source, Source::Disk(_));
+        let parent = record.snapshot.as_ref().filter(|_| is_over);
+        let still = |work: &mut dyn FnMut() -> Result<(), SnapshotError>| instance.hold(work);
+        stores.snapshots.take(new, &source, parent, still)
     }
 
-    /// Returns the place to read an instance's written files from.
-    fn source(&self, instance: &Instance, record: &Record) -> Result<Source, SnapshotError> {
-        let stores = &self.shared.stores;
+    /// Returns what an instance writes into. `None` if it cannot be reached, or would not be enough.
+    fn layer(
+        &self,
+        instance: &Instance,
+        record: &Record,
+        is_chain_full: bool,
+    ) -> Result<Option<Source>, SnapshotError> {
+        let volumes = &self.shared.stores.volumes;
         if let Some(volume) = &record.kept {
-            return Ok(match stores.volumes.clone_source(volume)? {
-                Some(disk) => Source::Disk(disk),
-                None => Source::Files(Files::Layer(stores.volumes.look_into(volume)?)),
-            });
+            // A clone makes no chain longer.
+            if let Some(disk) = volumes.clone_source(volume)? {
+                return Ok(Some(Source::Disk(disk)));
+            }
+            if !is_chain_full {
+                return Ok(Some(Source::Files(Files::Layer(volumes.look_into(volume)?))));
+            }
         }
-        if let Some(layer) = instance.body.layer() {
-            return Ok(Source::Files(Files::Layer(layer.copy()?)));
-        }
-        let out_of_reach = |why| {
-            let id = instance.id.clone();
-            SnapshotError::OutOfReach { id, why }
+        let layer = instance.body.layer().filter(|_| !is_chain_full);
+        let layer = layer.map(Written::copy).transpose()?;
+        Ok(layer.map(|layer| Source::Files(Files::Layer(layer))))
+    }
+
+    /// Returns all that an instance sees, to be compared with what the snapshot will lie over: what
+    /// it began with or, if that is a full chain, its image.
+    fn whole(
+        &self,
+        instance: &Instance,
+        record: &Record,
+        hold: Option<&Hold>,
+    ) -> Result<Source, SnapshotError> {
+        let out_of_reach = |why| SnapshotError::OutOfReach { id: instance.id.clone(), why };
+        let full = hold.filter(|hold| hold.is_full());
+        let ended = || match full {
+            Some(_) => SnapshotError::TooLong { most: CHAIN_MAX },
+            None => out_of_reach("it ended, and was started by an earlier run of the server"),
         };
-        let ended = "it ended, and was started by an earlier run of the server";
-        let process = instance.body.process().ok_or_else(|| out_of_reach(ended))?;
-        let hold = record.snapshot.as_ref().and_then(|name| stores.snapshots.hold_again(name));
-        let under = hold.as_ref().map(Hold::layers).transpose()?.unwrap_or_default();
+        let process = instance.body.process().ok_or_else(ended)?;
         if record.layers.is_empty() {
             return Err(out_of_reach("it was started by an earlier release"));
         }
+        let under = hold.filter(|_| full.is_none());
+        let under = under.map(Hold::layers).transpose()?.unwrap_or_default();
         let image = record.layers.iter().rev().cloned().map(Layer::Folder);
         let layers: Vec<_> = under.into_iter().chain(image).collect();
-        let source = Files::whole(process.pid, &layers, &stores.snapshots.empty()?)?;
+        let more_bytes = full.map_or(0, Hold::size_bytes);
+        let empty = self.shared.stores.snapshots.empty()?;
+        let source = Files::whole(process.pid, &layers, &empty, more_bytes)?;
         // What was opened belongs to the right process only if that is still alive now.
-        if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(Source::Files(source)) }
+        if process.has_ended()? { Err(ended()) } else { Ok(Source::Files(source)) }
     }
 
     /// Connects to a port of an instance, on its loopback interface. There is no other way to reach

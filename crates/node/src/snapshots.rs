@@ -44,6 +44,7 @@ pub(crate) use found::allocated_mb;
 pub(crate) use hold::Hold;
 pub(crate) use identity::Identity;
 pub(crate) use image::Layer;
+pub(crate) use kept::CHAIN_MAX;
 use kept::{All, Kept};
 pub(crate) use layer::{Files, Source};
 pub use offload::Here;

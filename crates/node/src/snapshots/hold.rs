@@ -3,6 +3,7 @@
 use super::Snapshots;
 use super::about::{About, Sort};
 use super::image::{Image, Layer};
+use super::kept::CHAIN_MAX;
 use super::paths::LAYER;
 use crate::error::SnapshotError;
 use crate::names::{Owner, SnapshotName};
@@ -61,6 +62,19 @@ impl Hold {
             kept.disks.insert(disk.clone());
         }
         Ok(())
+    }
+
+    /// Returns whether nothing more can lie over it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.chain().len() >= CHAIN_MAX
+    }
+
+    /// Returns the disk space that the whole chain takes.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        let chain = self.chain();
+        let all = self.snapshots.all.lock();
+        let sizes = chain.iter().filter_map(|(_, name, _)| Some(all.kept.get(name)?.size_bytes));
+        sizes.fold(0, u64::saturating_add)
     }
 
     pub(super) fn chain(&self) -> Vec<(Owner, SnapshotName, Sort)> {

@@ -9,8 +9,9 @@ use std::collections::{HashMap, HashSet};
 use types::instance::VolumeName;
 
 /// The longest chain. Each layer without a file makes looking it up slower, and the kernel accepts
-/// 500 for image and chain together.
-pub(super) const CHAIN_MAX: usize = 100;
+/// 500 for image and chain together. The snapshot of a disk, which makes no chain longer, may lie
+/// over as many.
+pub(crate) const CHAIN_MAX: usize = 100;
 pub(super) const MIB: u64 = 1 << 20;
 
 #[derive(Debug, Default)]

@@ -39,39 +39,48 @@ pub(crate) enum Files {
     /// The layer that the instance writes into.
     Layer(Written),
     /// All that the instance sees, used when its layer is not open here because an earlier node
-    /// started it. What it wrote is what differs from the layers it started from.
+    /// started it, or when the snapshot cannot lie over what the instance started from. What is
+    /// copied is what differs from the layers below.
     Whole {
         top: OwnedFd,
         /// The outside id of its root.
         root: u32,
-        /// A mount of the layers that it started from.
+        /// A mount of the layers that the snapshot will lie over.
         below: OwnedFd,
+        /// How much there is between those and what the instance writes into.
+        more_bytes: u64,
     },
 }
 
 impl Files {
-    /// Opens the tree of an instance's process. `layers`, topmost first, are what the instance
-    /// started from; `empty` is an empty folder.
-    pub(crate) fn whole(pid: i32, layers: &[Layer], empty: &Path) -> io::Result<Self> {
+    /// Opens the tree of an instance's process. `layers`, topmost first, are what the snapshot will
+    /// lie over, `more_bytes` is how much there is between those and what the instance writes into,
+    /// and `empty` is an empty folder.
+    pub(crate) fn whole(
+        pid: i32,
+        layers: &[Layer],
+        empty: &Path,
+        more_bytes: u64,
+    ) -> io::Result<Self> {
         let below = on_own_thread(|| {
             below(layers, empty).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })?;
         let (top, root) = (open(Path::new(&format!("/proc/{pid}/root")))?, root_of(pid)?);
-        Ok(Self::Whole { top, root, below })
+        Ok(Self::Whole { top, root, below, more_bytes })
     }
 
     /// Returns the most disk space that a copy in this folder can take, if the original does not
     /// grow.
     pub(super) fn bytes_at_most(&self, folder: &Path) -> io::Result<u64> {
         let bytes_per_file = BLOCK_BYTES.saturating_add(bytes_per_file(&statvfs(folder)?));
-        let used = match self {
-            Self::Layer(written) => fstatvfs(top(written.mount.as_fd())?)?,
+        let (used, more_bytes) = match self {
+            Self::Layer(written) => (fstatvfs(top(written.mount.as_fd())?)?, 0),
             // For an overlay this is about its writable layer.
-            Self::Whole { top, .. } => fstatvfs(top)?,
+            Self::Whole { top, more_bytes, .. } => (fstatvfs(top)?, *more_bytes),
         };
         let content = used.f_blocks.saturating_sub(used.f_bfree).saturating_mul(used.f_frsize);
         let files = used.f_files.saturating_sub(used.f_ffree);
-        Ok(content.saturating_add(files.saturating_mul(bytes_per_file)))
+        Ok(content.saturating_add(files.saturating_mul(bytes_per_file)).saturating_add(more_bytes))
     }
 
     /// Copies everything into a new folder, and returns the size of the copy.
@@ -89,7 +98,7 @@ impl Files {
                 let upper = open_folder(&top(written.mount.as_fd())?, Path::new("upper"))?;
                 (upper.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?, written.root, None)
             }
-            Self::Whole { top: all, root, below } => {
+            Self::Whole { top: all, root, below, .. } => {
                 let all = rustix::io::fcntl_dupfd_cloexec(all, 0).map_err(io::Error::from)?;
                 (all, *root, Some(top(below.as_fd())?))
             }

@@ -1,7 +1,7 @@
 //! Takes snapshots.
 
 use super::about::{About, Sort};
-use super::kept::{CHAIN_MAX, Kept, megabytes};
+use super::kept::{Kept, megabytes};
 use super::layer::Source;
 use super::paths::{DISK, LAYER, MAKING};
 use super::place::{self, Place};
@@ -46,10 +46,7 @@ impl Snapshots {
         // The parent may be removed meanwhile, and the instance may end.
         let missing = |name: &SnapshotName| SnapshotError::Missing(name.clone());
         let hold = |name| self.hold_again(name).ok_or_else(|| missing(name));
-        let under = parent.map(hold).transpose()?;
-        if under.as_ref().is_some_and(|hold| hold.chain().len() >= CHAIN_MAX) {
-            return Err(SnapshotError::TooLong { most: CHAIN_MAX });
-        }
+        let _under = parent.map(hold).transpose()?;
         let (sort, size_bytes, paused) = match written {
             Source::Disk(disk) => {
                 let _room = self.room.take(&new.owner, megabytes(disk.allocated_bytes()?))?;

@@ -151,6 +151,38 @@ fn snapshots_of_forks_are_a_chain() {
 }
 
 #[test]
+fn what_would_make_a_full_chain_longer_lies_over_the_image() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let first = machine.begin(&node, machine.anew(&lasting("echo first > /a; rm /bin/cal")));
+    take(&node, "s0", &first);
+    node.destroy(&first).unwrap();
+    drop(node);
+    // The rest of the chain is of snapshots in which nothing was written.
+    for link in 1..100 {
+        let folder = machine.snapshot_folder(&format!("s{link}"));
+        std::fs::create_dir_all(folder.join("layer")).unwrap();
+        let about = format!("{{\"sort\":\"layer\",\"parent\":\"s{}\",\"size_bytes\":1}}", link - 1);
+        std::fs::write(folder.join("about"), about).unwrap();
+    }
+    let node = machine.open();
+    let last = machine.begin(&node, machine.fork("s99", &lasting("echo last > /b")));
+    take(&node, "anew", &last);
+    node.destroy(&last).unwrap();
+    let about = std::fs::read_to_string(machine.snapshot_folder("anew").join("about")).unwrap();
+    assert!(about.contains("\"parent\":null"), "{about}");
+    let layer = machine.snapshot_folder("anew").join("layer");
+    assert!(layer.join("a").exists() && !layer.join("bin/sh").exists(), "what differs is there");
+    // Nothing of the chain is needed for it.
+    for link in 0..100 {
+        node.snapshots().remove(&name(&format!("s{link}"))).unwrap();
+    }
+    await_that("the chain to go", || machine.snapshot_names() == ["anew"]);
+    let look = "cat /a /b; [ -e /bin/cal ] || echo removed";
+    assert_eq!(run(&node, &machine.fork("anew", look)).1, "first\nlast\nremoved\n");
+}
+
+#[test]
 fn what_stands_on_a_removed_one_keeps_it() {
     let machine = Machine::new();
     let node = machine.open();
