@@ -4,7 +4,7 @@ use crate::bases::Below;
 use crate::below::{Beneath, snapshot_of};
 use crate::disks;
 use crate::leases::Purpose;
-use crate::refusals::{self, over_limit};
+use crate::refusals::{self, no_space, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, DEFAULT_HOST, Digest, Image, Reference, names_registry};
@@ -103,13 +103,16 @@ impl LocalMachine {
                 // What was fetched so far is counted for nobody, so it must not stay.
                 let machine = self.clone();
                 tokio::task::spawn_blocking(move || machine.tidy());
-                return Err(LaunchFault::Pull(format!("{name}: {}", chain(&error))));
+                return Err(match no_space(&error) {
+                    Some(why) => LaunchFault::Full(why),
+                    None => LaunchFault::Pull(format!("{name}: {}", chain(&error))),
+                });
             }
         };
         let workspace = workspace.to_owned();
         self.on_node(move |inner| {
             let kept = inner.pulled.keep(room, &workspace, digest, bytes);
-            kept.map_err(|error| LaunchFault::Broken(chain(&error)))
+            kept.map_err(|error| refusals::failed(&error))
         })
         .await?;
         Ok(digest)
@@ -122,7 +125,11 @@ impl LocalMachine {
         let named = launch.image.clone();
         let refused = move |error: images::Error| {
             let why = format!("{named} cannot run here: {}", chain(&error));
-            if error.is_of_image() { LaunchFault::Pull(why) } else { LaunchFault::Broken(why) }
+            match no_space(&error) {
+                Some(full) => LaunchFault::Full(full),
+                None if error.is_of_image() => LaunchFault::Pull(why),
+                None => LaunchFault::Broken(why),
+            }
         };
         let granted = launch.granted.as_ref().and_then(|digest| digest.parse::<Digest>().ok());
         let Some(granted) = granted else { return Err(self.0.unknown(&launch.image).into()) };
@@ -250,15 +257,15 @@ impl Inner {
                 "its data has {data_bytes} bytes, more than {DATA_BYTES_MAX}"
             )));
         }
-        let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
-        let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
+        let owner = Owner::new(launch.workspace.as_str())
+            .map_err(|error| LaunchFault::Broken(chain(&error)))?;
         let (digest, snapshot) = (self.image_below(launch)?, snapshot_of(launch)?);
         // A repeated launch must not give up the image of what runs for what the name means by now.
         let used = self.node.inspect(&id).ok().and_then(|_| self.leases.image_of(&id));
         let digest = used.unwrap_or(digest);
         let purpose = Purpose::of(launch);
-        let image =
-            self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
+        let taken = self.leases.take(&id, digest, purpose, &self.images);
+        let image = taken.map_err(|error| refusals::failed(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
         if launch.work.is_none() && !image.config.entrypoint.is_empty() {
             self.starting.lock().insert(launch.instance.clone());
@@ -271,7 +278,7 @@ impl Inner {
             Err(error) => {
                 self.leases.give_back(&id);
                 self.starting.lock().remove(&launch.instance);
-                Err(refusals::of_launch(&error).unwrap_or_else(|| broken(&error)))
+                Err(refusals::of_launch(&error).unwrap_or_else(|| refusals::failed(&error)))
             }
         }
     }

@@ -6,6 +6,7 @@ use control::machine::LaunchFault;
 use node::{CreateError, SnapshotError, VolumeError};
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use types::chain;
 
 /// Says whose limit is reached: the owner's, or that of all together.
 pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
@@ -26,6 +27,11 @@ pub(crate) fn no_space(error: &(dyn Error + 'static)) -> Option<String> {
     };
     let mut causes = std::iter::successors(Some(error), |cause| (**cause).source());
     causes.any(is_full).then(|| "the disk of this machine is full".to_owned())
+}
+
+/// Says why something without a refusal of its own kept a launch from succeeding.
+pub(crate) fn failed(error: &(dyn Error + 'static)) -> LaunchFault {
+    no_space(error).map_or_else(|| LaunchFault::Broken(chain(error)), LaunchFault::Full)
 }
 
 pub(crate) fn in_use() -> LaunchFault {

@@ -76,3 +76,15 @@ async fn a_disk_whose_image_is_lost_keeps_its_files() {
     assert_eq!(fresh, "later\n");
     machine.clear().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_inodes_is_full() {
+    let place = Place::new(&[SHELL]);
+    let machine = place.start();
+    let full = place.without_inodes();
+    let refused = machine.control.launch(shell("late", "true")).await;
+    drop(full);
+    assert!(matches!(refused, Err(LaunchFault::Full(_))), "{refused:?}");
+    assert!(machine.control.instances().is_empty());
+    machine.clear().await;
+}

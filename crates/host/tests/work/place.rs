@@ -38,6 +38,15 @@ pub(crate) struct Running {
     host: LocalMachine,
 }
 
+/// A file system that a test has mounted.
+pub(crate) struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
 pub(crate) struct Seen {
     pub(crate) end: WorkEnd,
     pub(crate) out: Vec<u8>,
@@ -96,6 +105,15 @@ impl Place {
     /// Removes images without a name, which nobody does while a machine runs.
     pub(crate) fn collect(&self) {
         store(self.data.path()).collect().unwrap();
+    }
+
+    /// Leaves no inode for the notes of images in use, until the returned value is dropped.
+    pub(crate) fn without_inodes(&self) -> Mounted {
+        let folder = self.data.path().join("node/leases");
+        let options = ["-t", "tmpfs", "-o", "nr_inodes=1", "none"];
+        let mounted = Command::new("mount").args(options).arg(&folder).status();
+        assert!(mounted.unwrap().success());
+        Mounted(folder)
     }
 
     /// Removes the notes of what disks lie over while no machine runs.
