@@ -16,6 +16,7 @@ use crate::workloads::rows;
 use store::Tx;
 use types::ids::ResourceId;
 use types::kinds::application::{AppUrl, ApplicationSpec};
+use types::kinds::network::Ruleset;
 use types::kinds::snapshot::{Kept, Origin, State};
 use types::kinds::{Application, Network, Sandbox, Snapshot};
 use types::parts::{Env, Metadata, Port, RevisionConfiguration, VolumeType};
@@ -255,7 +256,7 @@ fn deploy(
     asked: &SandboxForkRequest,
     name: &str,
 ) -> Result<(), Error> {
-    let wanted = application(begin, asked);
+    let wanted = application(begin, asked)?;
     let Some(held) = Held::<Application>::find(context, tx, &[], name)? else {
         let metadata = Metadata { name: name.to_owned(), ..Metadata::default() };
         return engine::create(context, tx, &[], Application::new(metadata, wanted)).map(drop);
@@ -272,14 +273,23 @@ fn deploy(
     engine::add_revision(context, tx, held, wish, canary).map(drop)
 }
 
-/// Returns the spec of an application that begins with a snapshot.
-fn application(begin: &Begin, asked: &SandboxForkRequest) -> ApplicationSpec {
+/// Returns the spec of an application that begins with a snapshot. An application has no gateway.
+fn application(begin: &Begin, asked: &SandboxForkRequest) -> Result<ApplicationSpec, Error> {
     let Origin { spec, .. } = &begin.origin;
+    let mut problems = Problems::default();
+    let is_dedicated = |network: &Network| network.has_ruleset(Ruleset::DedicatedIp);
+    problems.require(
+        !spec.network.as_ref().is_some_and(is_dedicated),
+        "targetType",
+        "must be `sandbox`: the ruleset `dedicated-ip` demands addresses of its own, and \
+         applications leave with those of the machine",
+    );
+    problems.into_result()?;
     let runtime = spec.runtime.clone().unwrap_or_default();
     let first = runtime.ports.iter().flatten().map(|port| port.target).next();
     let domain = asked.custom_domain.clone().filter(|domain| !domain.is_empty());
     let subdomain = asked.prefix.clone().filter(|prefix| !prefix.is_empty());
-    ApplicationSpec {
+    Ok(ApplicationSpec {
         image: runtime.image,
         memory: asked.memory.or(runtime.memory),
         envs: merged(runtime.envs, asked.envs.as_deref()),
@@ -290,7 +300,7 @@ fn application(begin: &Begin, asked: &SandboxForkRequest) -> ApplicationSpec {
         region: spec.region.clone(),
         urls: domain.map(|domain| vec![AppUrl { domain, subdomain }]),
         ..ApplicationSpec::default()
-    }
+    })
 }
 
 /// Makes an existing application run what a fork brings. It keeps its other addresses.

@@ -460,6 +460,22 @@ async fn public_addresses_are_those_that_the_operator_has() {
     assert!(made["events"].to_string().contains("`egress.addresses`"), "{made}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_must_leave_with_its_own_addresses_is_forked_to_a_sandbox() {
+    let snapshots = crate::common::snapshots::PretendedSnapshots::new(1000);
+    let machine = Pretended::new(|_| Ok(Outcome::SUCCESS)).with_snapshots(&snapshots);
+    let cloud = Cloud::start_on_machine(Arc::new(machine), settings()).await;
+    gateway(&cloud, "out").await;
+    cloud.post(&format!("{GATEWAYS}/out/ips"), ip("a", "IPv4")).await.ok();
+    let ruled = json!({"firewall": {"rulesets": ["dedicated-ip"]}, "egress": {"gateway": "out"}});
+    cloud.post("/v0/sandboxes", with_network(ruled)).await.ok();
+    cloud.until(ONE, |one| one["status"] == "DEPLOYED").await;
+    let fork = |kind: &str| json!({"targetType": kind, "targetName": "fork"});
+    let message = cloud.post(&format!("{ONE}/fork"), fork("application")).await.refused(400);
+    assert!(message.contains("`targetType` must be `sandbox`"), "{message}");
+    cloud.post(&format!("{ONE}/fork"), fork("sandbox")).await.ok();
+}
+
 /// Whatever has the files of a sandbox may not reach more than the sandbox.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_takes_the_rules_along() {

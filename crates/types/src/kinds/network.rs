@@ -128,7 +128,7 @@ impl Network {
         self.egress.as_ref()?.gateway.as_deref().filter(|gateway| !gateway.is_empty())
     }
 
-    fn has_ruleset(&self, wanted: Ruleset) -> bool {
+    pub fn has_ruleset(&self, wanted: Ruleset) -> bool {
         let rulesets = self.firewall.as_ref().and_then(|firewall| firewall.rulesets.as_ref());
         rulesets.is_some_and(|rulesets| rulesets.contains(&wanted))
     }
