@@ -97,21 +97,44 @@ pub struct Snapshots {
     /// Signalled when a snapshot has moved to or from the remote store, or failed to.
     moved: Condvar,
     remote: OnceLock<Arc<dyn RemoteStore>>,
+    /// What earlier nodes left half made.
+    leftovers: Mutex<Vec<PathBuf>>,
 }
 
 impl Snapshots {
-    /// Finds the snapshots that earlier nodes made in this folder, and removes half-made ones.
-    /// Their room is part of what volumes may take.
+    /// Finds the snapshots that earlier nodes made in this folder. Their room is part of what volumes
+    /// may take. [`Snapshots::clear_leftovers`] removes half-made ones.
     pub(crate) fn open(folder: &Path, volumes: &Arc<Volumes>) -> io::Result<Arc<Self>> {
         let (room, volumes) = (volumes.room(), Arc::clone(volumes));
         let folder = folder.join("snapshots");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let Found { kept, aside } =
+        let Found { kept, aside, leftovers } =
             found::find(&folder, &volumes.pool().root().join(IMAGES), &room)?;
         let all = Mutex::new(All { kept, aside, making: HashSet::new() });
         let (made, moved) = (Condvar::new(), Condvar::new());
         let remote = OnceLock::new();
-        Ok(Arc::new(Self { folder, room, volumes, all, made, moved, remote }))
+        let leftovers = Mutex::new(leftovers);
+        Ok(Arc::new(Self { folder, room, volumes, all, made, moved, remote, leftovers }))
+    }
+
+    /// Removes what earlier nodes left half made, on a separate thread: instances decide how many
+    /// files that are, and nothing waits for them.
+    pub(crate) fn clear_leftovers(&self) {
+        let leftovers = std::mem::take(&mut *self.leftovers.lock());
+        if leftovers.is_empty() {
+            return;
+        }
+        let remove = move || {
+            for path in leftovers {
+                if let Err(error) = place::remove(&path) {
+                    tracing::error!(%error, path = %path.display(), "what is not whole of a snapshot stays until the next start");
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("leftovers".to_owned());
+        if let Err(error) = thread.spawn(remove) {
+            tracing::error!(%error, "what is not whole of snapshots stays until the next start");
+        }
     }
 
     /// Returns those that are not removed.

@@ -86,6 +86,7 @@ impl Node {
         for instance in found {
             node.admit(Arc::new(instance)).doing("watch an instance")?;
         }
+        node.shared.stores.snapshots.clear_leftovers();
         Ok(node)
     }
 }

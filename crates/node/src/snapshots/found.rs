@@ -16,22 +16,29 @@ use std::path::{Path, PathBuf};
 pub(super) struct Found {
     pub(super) kept: HashMap<SnapshotName, Kept>,
     pub(super) aside: HashMap<SnapshotName, Owner>,
+    /// What is not whole, to be removed.
+    pub(super) leftovers: Vec<PathBuf>,
 }
 
-/// Finds all snapshots, and removes half-made ones.
+/// Finds all snapshots. What is not whole may have any number of files, so it is only moved out of
+/// the way.
 pub(super) fn find(folder: &Path, images: &Path, room: &Pool<Owner>) -> io::Result<Found> {
     let mut found = Found::default();
     for (owner, path) in folders(folder)? {
-        match (name_of(&path), read(&path, images, &owner, room)) {
+        let read = read(&path, images, &owner, room, &mut found.leftovers);
+        match (name_of(&path), read) {
             (Some(name), Ok(Some(kept))) => drop(found.kept.insert(name, kept)),
             (Some(name), Err(error)) => {
                 tracing::error!(%error, path = %path.display(), "a snapshot is damaged and set aside: nothing can begin with it");
                 found.aside.insert(name, owner);
             }
             (None, Err(error)) => return Err(error),
-            (_, Ok(_)) => {
+            (name, Ok(_)) => {
                 tracing::info!(path = %path.display(), "a snapshot that is not whole is removed");
-                std::fs::remove_dir_all(&path)?;
+                match name {
+                    Some(_) => place::move_away(&path, &path, &mut found.leftovers)?,
+                    None => found.leftovers.push(path),
+                }
             }
         }
     }
@@ -41,11 +48,17 @@ pub(super) fn find(folder: &Path, images: &Path, room: &Pool<Owner>) -> io::Resu
 }
 
 /// Reads what is known of a snapshot. `None` if it is half made or about to be removed.
-fn read(path: &Path, images: &Path, owner: &Owner, room: &Pool<Owner>) -> io::Result<Option<Kept>> {
+fn read(
+    path: &Path,
+    images: &Path,
+    owner: &Owner,
+    room: &Pool<Owner>,
+    leftovers: &mut Vec<PathBuf>,
+) -> io::Result<Option<Kept>> {
     let Some(About { sort, parent, size_bytes, base }) = About::read(path)? else {
         return Ok(None);
     };
-    let place = Place::found(path, &files(path, images, owner, sort))?;
+    let place = Place::found(path, &files(path, images, owner, sort), leftovers)?;
     Ok(Some(Kept {
         owner: owner.clone(),
         sort,
@@ -196,6 +209,21 @@ mod tests {
         snapshots.remove(&named("damaged")).unwrap();
         assert!(!image.exists() && !folder.join("snapshots/space/damaged").exists());
         assert!(over.exists());
+    }
+
+    /// A node opens in between.
+    #[test]
+    fn what_is_half_made_is_found_first_and_removed_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let half = folder.path().join("snapshots/space/.making-half");
+        fs::create_dir_all(half.join("layer/d")).unwrap();
+        let snapshots = opened(folder.path());
+        assert!(half.join("layer/d").exists());
+        snapshots.clear_leftovers();
+        while half.exists() {
+            std::thread::yield_now();
+        }
+        assert_eq!(snapshots.list(), []);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where the files of a snapshot are: here, or in a remote store.
 
 use super::folder::names;
+use super::paths::GONE;
 use crate::remote_store::RemoteCopy;
 use crate::volumes::make_folder;
 use files::Readers;
@@ -41,13 +42,19 @@ pub(super) enum Place {
 
 impl Place {
     /// Returns where an earlier node left the files, and undoes or completes what it had not
-    /// finished.
-    pub(super) fn found(notes: &Path, files: &Path) -> io::Result<Self> {
-        clear_fetched(files)?;
+    /// finished. What is to be removed for that is added to `leftovers`.
+    pub(super) fn found(
+        notes: &Path,
+        files: &Path,
+        leftovers: &mut Vec<PathBuf>,
+    ) -> io::Result<Self> {
+        move_away(&files.join(FETCHED), notes, leftovers)?;
         match read_note(notes)? {
             None => Ok(Self::Here),
             Some(copy) => {
-                clear(files)?;
+                for path in stored(files)? {
+                    move_away(&path, notes, leftovers)?;
+                }
                 Ok(Self::Remote(copy))
             }
         }
@@ -95,13 +102,32 @@ pub(super) fn remove_note(folder: &Path) -> io::Result<()> {
 
 /// Removes the files, and leaves the notes.
 pub(super) fn clear(folder: &Path) -> io::Result<()> {
+    stored(folder)?.iter().try_for_each(|path| remove(path))
+}
+
+/// Lists what is in the folder of a snapshot besides the notes.
+fn stored(folder: &Path) -> io::Result<Vec<PathBuf>> {
     if !folder.exists() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    for name in names(&open(folder)?).map_err(io::Error::other)? {
-        if !is_note(&name) {
-            remove(&folder.join(name))?;
-        }
+    let names = names(&open(folder)?).map_err(io::Error::other)?;
+    Ok(names.into_iter().filter(|name| !is_note(name)).map(|name| folder.join(name)).collect())
+}
+
+/// Moves an entry, if it exists, to beside the notes of its snapshot, under a name that no snapshot
+/// has, and adds it to `leftovers`. Removing it may take long.
+pub(super) fn move_away(
+    entry: &Path,
+    notes: &Path,
+    leftovers: &mut Vec<PathBuf>,
+) -> io::Result<()> {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let gone = notes.with_file_name(format!("{GONE}{}-{}", name(notes), name(entry)));
+    match std::fs::rename(entry, &gone) {
+        Ok(()) => leftovers.push(gone),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // In the pool, which is another file system, it is a single file.
+        Err(_) => remove(entry)?,
     }
     Ok(())
 }

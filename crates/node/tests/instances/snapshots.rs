@@ -219,9 +219,14 @@ fn what_is_half_made_is_removed() {
     for half in [".making-one", ".gone-two", "nothing-about-it"] {
         std::fs::create_dir_all(above.join(half).join("layer/d")).unwrap();
     }
+    let fetched = machine.snapshot_folder("whole").join(".fetched");
+    std::fs::create_dir_all(fetched.join("layer/d")).unwrap();
+    let about = "{\"sort\":\"layer\",\"parent\":null,\"size_bytes\":1}";
+    std::fs::write(machine.snapshot_folder("whole").join("about"), about).unwrap();
     let node = machine.open();
-    assert_eq!(machine.snapshot_names(), Vec::<String>::new());
-    assert_eq!(node.snapshots().list(), []);
+    assert!(!fetched.exists());
+    await_that("what is half made to go", || machine.snapshot_names() == ["whole"]);
+    assert_eq!(node.snapshots().list().len(), 1);
 }
 
 #[test]
