@@ -27,7 +27,7 @@ async fn questions_about_cost_are_checked() {
         ("startTime=2026-04-01T00:00:00Z", "`endTime` is required"),
         (
             "startTime=yesterday&endTime=2026-04-08T00:00:00Z",
-            "`startTime` is required: an RFC 3339 time in UTC",
+            "`startTime` must be an RFC 3339 time in UTC",
         ),
         ("startTime=2026-04-01&endTime=2026-04-08T00:00:00Z", "RFC 3339"),
         ("startTime=2026-04-01T02:00:00%2B02:00&endTime=2026-04-08T00:00:00Z", "UTC"),
