@@ -42,7 +42,7 @@ impl Client {
     pub(crate) fn new(instance: InstanceName, policy: Policy) -> Self {
         let (address, owner) = (Ipv4Addr::LOCALHOST, "somebody".to_owned());
         let known = Known { instance, address, owner };
-        Self::known(known, policy, Sensitive("none".to_owned()), 16)
+        Self::known(known, policy, Sensitive("none".to_owned()), 128)
     }
 
     pub(crate) fn known(

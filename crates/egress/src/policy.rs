@@ -136,21 +136,21 @@ impl Policy {
         }
     }
 
-    pub(crate) fn of_request(&self, host: &Host, method: &Method, path: &str) -> RequestVerdict {
-        let paths = Paths::of(path);
+    /// `paths` bounds what this may cost, also for several hosts one after the other.
+    pub(crate) fn of_request(&self, host: &Host, method: &Method, paths: &Paths) -> RequestVerdict {
         let rules = &self.rules;
         let named = |list: &'static str, entries: &[String], index: u32| {
             let entry = entries.get(index as usize).map_or("", String::as_str);
             format!("{list}: {entry}")
         };
-        if let Some(index) = self.bypass.first(host, |it| it.must_match(method, &paths)) {
+        if let Some(index) = self.bypass.first(host, |it| it.must_match(method, paths)) {
             return RequestVerdict::Pass { rule: Some(named(BYPASS, &rules.bypass, index)) };
         }
-        if let Some(index) = self.allowed.first(host, |it| it.must_match(method, &paths)) {
+        if let Some(index) = self.allowed.first(host, |it| it.must_match(method, paths)) {
             let rule = named(ALLOWED, &rules.allowed_domains, index);
             return RequestVerdict::Pass { rule: Some(rule) };
         }
-        if let Some(index) = self.forbidden.first(host, |it| it.may_match(method, &paths)) {
+        if let Some(index) = self.forbidden.first(host, |it| it.may_match(method, paths)) {
             let rule = named(FORBIDDEN, &rules.forbidden_domains, index);
             return RequestVerdict::Block { rule };
         }

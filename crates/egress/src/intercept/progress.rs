@@ -1,6 +1,7 @@
 //! Tracks when something moved last, and whether the rules still allow it.
 
 use crate::client::Client;
+use crate::pattern::Paths;
 use crate::policy::{Policy, RequestVerdict};
 use http::Method;
 use std::future::Future;
@@ -91,6 +92,10 @@ pub(super) struct Leash {
     own: Arc<Progress>,
 }
 
+/// By how many names of an address a request to it is judged. Whoever has a zone can give an address
+/// any number of names, and each is compared with all entries.
+const NAMES_MAX: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) host: Host,
@@ -164,7 +169,12 @@ impl Leash {
 impl Asked {
     /// Returns the rule that forbids the request, if there is one. Each of the names must pass.
     pub(super) fn rule_against(&self, policy: &Policy) -> Option<String> {
-        self.names.iter().find_map(|name| match policy.of_request(name, &self.method, &self.path) {
+        if self.names.len() > NAMES_MAX && policy.rules().has_lists() {
+            return Some(format!("an address with more than {NAMES_MAX} names"));
+        }
+        // One for all names, so that many cost no more than one may.
+        let paths = Paths::of(&self.path);
+        self.names.iter().find_map(|name| match policy.of_request(name, &self.method, &paths) {
             RequestVerdict::Block { rule } => Some(rule),
             RequestVerdict::Pass { .. } => None,
         })

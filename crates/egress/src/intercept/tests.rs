@@ -196,6 +196,23 @@ async fn an_address_is_judged_by_the_names_it_was_given_out_for() {
     assert_eq!((page.status, page.error()), (421, "misdirected_request"));
 }
 
+#[tokio::test]
+async fn an_address_with_too_many_names_is_not_judged_by_each() {
+    let forbidden_domains = list(&["POST:api.test"]);
+    let lab = Lab::new(EgressRules { forbidden_domains, ..EgressRules::default() });
+    let (address, now) = (Ipv4Addr::new(192, 0, 2, 4), lab.shared.world.uptime_ms());
+    lab.plain_site(&address.to_string()).await;
+    let give = |name: usize| {
+        lab.client.gave_out(&format!("n{name}.test"), &[address], now, i64::MAX);
+    };
+    (0..64).for_each(give);
+    check_address(&lab, ("GET", address, 200)).await;
+    give(64);
+    check_address(&lab, ("GET", address, 403)).await;
+    lab.client.set_policy(Policy::compile(EgressRules::default()));
+    check_address(&lab, ("GET", address, 200)).await;
+}
+
 /// Asks for a path of a host that fails, with TLS or without, and checks the status and the code
 /// that the program gets.
 async fn check_fault(lab: &Lab, (host, is_tls, path, status, code): (&str, bool, &str, u16, &str)) {

@@ -85,7 +85,7 @@ fn verdicts_of_requests_name_the_rule() {
     let of = |method: &str, name: &str, path: &str| {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let routes = policy.routes(&host(name), &method, path);
-        (policy.of_request(&host(name), &method, path), routes.count())
+        (policy.of_request(&host(name), &method, &Paths::of(path)), routes.count())
     };
     let pass = |rule: &str| RequestVerdict::Pass { rule: Some(rule.to_owned()) };
     let block = |rule: &str| RequestVerdict::Block { rule: rule.to_owned() };
@@ -108,7 +108,7 @@ fn a_path_that_is_too_long_to_compare_gets_past_no_rule() {
     let allowing =
         policy(&[&many[..], &["a.b/z"]].concat(), &[&many[..], &["a.b/*"]].concat(), &[], &[]);
     let blocks = |policy: &Policy, path: &str| {
-        let verdict = policy.of_request(&host("a.b"), &Method::GET, path);
+        let verdict = policy.of_request(&host("a.b"), &Method::GET, &Paths::of(path));
         matches!(verdict, RequestVerdict::Block { .. })
     };
     for length in [8000, 60_000] {
@@ -118,8 +118,19 @@ fn a_path_that_is_too_long_to_compare_gets_past_no_rule() {
     let long = "z".repeat(60_000);
     assert!(blocks(&allowing, &format!("/{long}")));
     assert_eq!(forbidding.routes(&host("a.b"), &Method::GET, &format!("/{long}")).count(), 0);
+    // What one host has used up is missing for the next.
+    let paths = Paths::of(&format!("/{}", "z".repeat(8000)));
+    let of_next = policy(&[], &["*.c/*z"], &[], &[]);
+    let passes = |policy: &Policy, name: &str| {
+        let verdict = policy.of_request(&host(name), &Method::GET, &paths);
+        matches!(verdict, RequestVerdict::Pass { .. })
+    };
+    assert!(passes(&of_next, "b.c"));
+    assert!(!passes(&forbidding, "a.b"));
+    assert!(!passes(&of_next, "b.c"));
     // Other hosts and short paths are not concerned.
-    let of_other = forbidding.of_request(&host("c.b"), &Method::GET, &format!("/{long}"));
+    let of_other =
+        forbidding.of_request(&host("c.b"), &Method::GET, &Paths::of(&format!("/{long}")));
     assert_eq!(of_other, RequestVerdict::Pass { rule: None });
     for path in ["/y", "/%3b%3b%3bz", &format!("/y?{long}")] {
         assert!(!blocks(&forbidding, path) && !blocks(&allowing, path), "{path}");
@@ -236,7 +247,7 @@ proptest! {
         });
         let (host, path) = (host(&name), format!("/{path}"));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let verdict = policy.of_request(&host, &method, &path);
+        let verdict = policy.of_request(&host, &method, &Paths::of(&path));
         prop_assert_eq!(&verdict, &slowly(&policy, &host, &method, &path));
         let adds = policy.routes(&host, &method, &path).next().is_some();
         let lists = EgressRules { routing: Vec::new(), ..policy.rules().clone() };
