@@ -9,7 +9,7 @@ use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, ShownAnswer, earlier, once, once_shown};
 use crate::missing::Missing;
 use crate::snapshot_base;
-use crate::snapshots::{self};
+use crate::snapshots;
 use crate::workloads::archive::ARCHIVE;
 use crate::workloads::now;
 use store::Tx;

@@ -59,7 +59,7 @@ impl Answered for DriveRequest {
         matches!(self, Self::Mount | Self::Unmount { .. })
     }
 
-    /// `order` is the body of an [`DriveRequest::Mount`].
+    /// `order` is the body of a [`DriveRequest::Mount`].
     async fn answer(
         self,
         drives: &dyn Drives,

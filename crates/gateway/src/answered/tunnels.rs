@@ -43,7 +43,7 @@ impl Answered for TunnelRequest {
         true
     }
 
-    /// `body` is that of an [`TunnelRequest::Set`].
+    /// `body` is that of a [`TunnelRequest::Set`].
     async fn answer(
         self,
         tunnels: &dyn Tunnels,
