@@ -53,7 +53,7 @@ pub(crate) fn create_unbuilt<K: Managed>(
     id: ResourceId,
 ) -> Result<Pending<K>, Error> {
     let Checked { mut wish, sent } = Checked::new(context, wish)?;
-    require_region(context, &mut wish)?;
+    verbs::require_region(context, &wish)?;
     require_references(context, tx, &wish.references(), &[])?;
     let name = K::row_name(context, tx, &[], &wish)?;
     if context.find(tx, K::NAME, &[], &name)?.is_some() {
@@ -83,7 +83,7 @@ pub(crate) fn pend<K: Managed>(
 ) -> Result<Pending<K>, Error> {
     let held = Held::<K>::lock(context, tx, &[], name)?;
     let Replacement { mut wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
-    require_region(context, &mut wish)?;
+    verbs::require_region(context, &wish)?;
     require_references(context, tx, &wish.references(), &old.references())?;
     if K::HAS_REVISIONS {
         revisions::require_active(tx, &held.row.id, &mut wish, &old)?;
@@ -91,11 +91,6 @@ pub(crate) fn pend<K: Managed>(
     }
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
     Pending::new(context, held, wish, made)
-}
-
-fn require_region<K: Kind>(context: &Context, wish: &mut K) -> Result<(), Error> {
-    let region = wish.region_mut().and_then(|region| region.clone());
-    context.require_region(region.as_deref(), "spec.region")
 }
 
 /// Puts a wish into effect whose image has been built; `set` writes the image's name into it. Each
@@ -123,7 +118,7 @@ pub(crate) fn apply_built<K: Managed>(
     };
     let (id, old) = (&held.row.id, (!unbuilt).then_some(&old));
     let mut draft = Draft { wish: &mut wish, state: &mut state, old, id, parents: &[] };
-    K::prepare(context, tx, &mut draft)?;
+    verbs::prepare(context, tx, &mut draft)?;
     let revision = match deploy {
         None => revisions::first(context, &mut wish),
         Some(deploy) => revisions::apply(context, tx, &held, &mut wish, deploy)?,

@@ -126,11 +126,8 @@ pub fn create_checked<K: Managed>(
     }
     require_quota::<K>(context, tx)?;
     let mut state = wish.next_state(None, context.world().now());
-    K::prepare(
-        context,
-        tx,
-        &mut Draft { wish: &mut wish, state: &mut state, old: None, id: &id, parents },
-    )?;
+    let mut draft = Draft { wish: &mut wish, state: &mut state, old: None, id: &id, parents };
+    prepare(context, tx, &mut draft)?;
     K::follow(context, tx, &wish)?;
     done(&mut state);
     let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
@@ -145,6 +142,20 @@ pub fn create_checked<K: Managed>(
     }
     references::replace(tx, &held.row, &held.wish.references())?;
     present(context, tx, &held, &made)
+}
+
+/// Does the part of a write that needs the store, for all kinds and for this one.
+pub(super) fn prepare<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    draft: &mut Draft<'_, K>,
+) -> Result<(), Error> {
+    require_region(context, draft.wish)?;
+    K::prepare(context, tx, draft)
+}
+
+pub(super) fn require_region<K: Kind>(context: &Context, wish: &K) -> Result<(), Error> {
+    context.require_region(wish.region(), "spec.region")
 }
 
 /// Returns a new row with the columns that are the same for all kinds.
@@ -247,7 +258,7 @@ pub(crate) fn replace_held<K: Managed>(
     pending::supersede(tx, context, &mut held, (&wish, &old), &mut state)?;
     let id = &held.row.id;
     let mut draft = Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents };
-    K::prepare(context, tx, &mut draft)?;
+    prepare(context, tx, &mut draft)?;
     let kept = revisions::apply(context, tx, &held, &mut wish, deploy)?;
     if text(&wish) == text(&old) && text(&state) == text(&held.state) {
         let object = present(context, tx, &held, &Secrets::Masked)?;

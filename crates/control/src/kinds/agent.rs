@@ -27,7 +27,6 @@ impl Managed for Agent {
         tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         super::require_place(context, tx, draft.wish, PolicyResourceType::Agent)?;
         let old = draft.old.map(Holder::agent);
         let serving = serving(context, tx, draft.id, draft.state)?;

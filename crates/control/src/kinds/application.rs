@@ -31,7 +31,6 @@ impl Managed for Application {
         tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         require_sandbox(context, tx, draft.wish)?;
         require_snapshot(context, tx, draft)?;
         let label = match draft.state.label.take() {

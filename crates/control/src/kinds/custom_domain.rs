@@ -29,7 +29,6 @@ impl Managed for CustomDomain {
         tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         require_fallback(context, tx, draft.wish)?;
         if draft.old.is_some() {
             return refuse_copy(draft.state);

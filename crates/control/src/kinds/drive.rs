@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::drives;
-use crate::engine::{Draft, Held, Managed};
+use crate::engine::{Held, Managed};
 use crate::error::Error;
 use store::Tx;
 use types::kinds::Drive;
@@ -12,14 +12,6 @@ impl Managed for Drive {
         let url = crate::drive_buckets::url_of(context, &self.metadata.name);
         self.state.get_or_insert_default().s3_url = Some(url);
         Ok(())
-    }
-
-    fn prepare(
-        context: &Context,
-        _: &mut Tx<'_>,
-        draft: &mut Draft<'_, Self>,
-    ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
     }
 
     fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {

@@ -25,7 +25,6 @@ impl Managed for Function {
         tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         super::require_place(context, tx, draft.wish, PolicyResourceType::Function)
     }
 

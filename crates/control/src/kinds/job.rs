@@ -19,7 +19,6 @@ impl Managed for Job {
         tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         super::require_place(context, tx, draft.wish, None)?;
         if let Some(machine) = context.control.machine() {
             let (job, workspace) = ((&*draft.wish, &mut *draft.state), &context.member.workspace);

@@ -37,7 +37,6 @@ impl Managed for Sandbox {
         tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         if let Some(old) = draft.old {
             require_instance(draft.wish, old, draft.state)?;
         }

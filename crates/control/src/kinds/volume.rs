@@ -16,7 +16,6 @@ impl Managed for Volume {
         tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         let size = size_mb(context, tx, draft.wish)?;
         draft.wish.spec.size = Some(size);
         let grows = draft.old.is_none_or(|old| old.spec.size != Some(size));
