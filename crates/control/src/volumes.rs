@@ -183,13 +183,12 @@ async fn shrink_back(
 ) -> Result<(), Error> {
     let of = control.clone();
     let work = move |tx: &mut Tx<'_>| {
-        let Some(mut held) = rows::lock::<Volume>(tx, &id)? else { return Ok(()) };
+        let Some((context, mut held)) = rows::lock_in::<Volume>(&of, tx, &id)? else {
+            return Ok(());
+        };
         if held.wish.spec.size != Some(refused_mb.into()) {
             return Ok(());
         }
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
-            return Ok(());
-        };
         held.wish.spec.size = Some(kept_mb.into());
         let mut state = held.state.clone();
         meter(&context, tx, (&held.row.name, &held.row.id), &mut state, held.wish.spec.size)?;

@@ -114,8 +114,7 @@ async fn drive_of(
 ) -> Result<Option<ResourceId>, DriveRefusal> {
     let (of, sandbox, name) = (control.clone(), sandbox.clone(), name.to_owned());
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::find::<Sandbox>(tx, &sandbox)? else { return Ok(None) };
-        let found = rows::context(&of, tx, &held.row.workspace)?;
+        let found = rows::find_in::<Sandbox>(&of, tx, &sandbox)?;
         let Some((context, _)) = found else { return Ok(None) };
         let drive = context.find(tx, KindName::Drive, &[], &name)?;
         Ok::<_, Error>(drive.map(|row| row.id))
@@ -142,10 +141,7 @@ fn note(
     machine: &str,
 ) -> Decided<Noted> {
     let refused = |why: String| Ok(Err(DriveRefusal::Failed(why)));
-    let Some(held) = rows::lock::<Sandbox>(tx, id)? else {
-        return refused("the sandbox is gone".into());
-    };
-    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
+    let Some((context, held)) = rows::lock_in::<Sandbox>(control, tx, id)? else {
         return refused("the sandbox is gone".into());
     };
     let name = &order.drive_name;

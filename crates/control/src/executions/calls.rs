@@ -88,9 +88,7 @@ async fn accept_of<K: Triggered>(
 ) -> Result<ExecutionId, Error> {
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let held = rows::lock::<K>(tx, &id)?.ok_or(Absent::Workload)?;
-        let found = rows::context(&of, tx, &held.row.workspace)?;
-        let (context, _) = found.ok_or(Absent::Workload)?;
+        let (context, held) = rows::lock_in::<K>(&of, tx, &id)?.ok_or(Absent::Workload)?;
         begin(&context, tx, &held, None, call.clone())
     };
     control.store.write(work).await

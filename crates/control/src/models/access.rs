@@ -155,10 +155,7 @@ async fn read(
 ) -> Result<Option<(Held<IntegrationConnection>, IntegrationConnectionSpec)>, Error> {
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::find::<IntegrationConnection>(tx, &id)? else { return Ok(None) };
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
-            return Ok(None);
-        };
+        let Some((context, held)) = rows::find_in(&of, tx, &id)? else { return Ok(None) };
         let spec = engine::opened(&context, &held)?.spec;
         Ok(Some((held, spec)))
     };
@@ -218,10 +215,8 @@ async fn seal(
 ) -> Result<(), Error> {
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<IntegrationConnection>(tx, &id)? else { return Ok(()) };
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
-            return Ok(());
-        };
+        let found = rows::lock_in::<IntegrationConnection>(&of, tx, &id)?;
+        let Some((context, held)) = found else { return Ok(()) };
         let mut wish = engine::opened(&context, &held)?;
         if grant(&held.row, &wish.spec).whole == before.whole {
             wish.spec.secret.clone_from(&next.secret);

@@ -77,8 +77,7 @@ fn write(
     id: &ResourceId,
     attempt: &Attempt,
 ) -> Result<bool, Error> {
-    let Some(held) = rows::find::<Snapshot>(tx, id)? else { return Ok(false) };
-    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
+    let Some((context, held)) = rows::find_in::<Snapshot>(control, tx, id)? else {
         return Ok(false);
     };
     // Sandbox and snapshot are always locked in this order.

@@ -48,8 +48,7 @@ fn each<K: Managed>(
     }
     ages.sort_unstable();
     for (_, id) in ages {
-        let Some(held) = rows::lock::<K>(tx, &id)? else { continue };
-        if let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? {
+        if let Some((context, held)) = rows::lock_in::<K>(control, tx, &id)? {
             act(tx, &context, held)?;
         }
     }

@@ -43,11 +43,7 @@ async fn carry_out(control: &Control, id: &ResourceId) {
 
 async fn attempt(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let (of, row) = (control.clone(), id.clone());
-    let read = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::find::<Sandbox>(tx, &row)? else { return Ok(None) };
-        let context = rows::context(&of, tx, &held.row.workspace)?.map(|(context, _)| context);
-        Ok::<_, Error>(context.map(|context| (context, held)))
-    };
+    let read = move |tx: &mut Tx<'_>| rows::find_in::<Sandbox>(&of, tx, &row);
     let Some((context, held)) = control.store.read(read).await? else { return Ok(()) };
     if held.row.status != Some(Status::Archiving) {
         return Ok(());

@@ -318,8 +318,7 @@ async fn discard(
 async fn undo(control: &Control, id: ResourceId, key: Option<RequestKey>) -> Result<(), Error> {
     let of = control.clone();
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<Sandbox>(tx, &id)? else { return Ok(()) };
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
+        let Some((context, held)) = rows::lock_in::<Sandbox>(&of, tx, &id)? else {
             return Ok(());
         };
         engine::remove::<Sandbox>(&context, tx, &[], &held.row.name)?;

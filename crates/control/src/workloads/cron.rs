@@ -99,8 +99,7 @@ fn fire_in<K: Triggered>(
     id: &ResourceId,
     parsed: &Parsed,
 ) -> Result<Fired, Error> {
-    let Some(held) = rows::lock::<K>(tx, id)? else { return Ok(Fired::default()) };
-    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
+    let Some((context, held)) = rows::lock_in::<K>(control, tx, id)? else {
         return Ok(Fired::default());
     };
     let now = control.world.now();

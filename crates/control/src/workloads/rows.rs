@@ -76,6 +76,37 @@ pub(crate) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Optio
     row.filter(|row| row.id == *id).map(Held::read).transpose()
 }
 
+/// Finds an object like [`find`], with the server's own context in its workspace; `None` if either is
+/// gone.
+pub(crate) fn find_in<K: Managed>(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+) -> Result<Option<(Context, Held<K>)>, Error> {
+    let held = find(tx, id)?;
+    with_context(control, tx, held)
+}
+
+/// Like [`find_in`], and locks the row until the transaction ends.
+pub(crate) fn lock_in<K: Managed>(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+) -> Result<Option<(Context, Held<K>)>, Error> {
+    let held = lock(tx, id)?;
+    with_context(control, tx, held)
+}
+
+fn with_context<K: Managed>(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    held: Option<Held<K>>,
+) -> Result<Option<(Context, Held<K>)>, Error> {
+    let Some(held) = held else { return Ok(None) };
+    let found = context(control, tx, &held.row.workspace)?;
+    Ok(found.map(|(context, _)| (context, held)))
+}
+
 /// Stores the state of an object without recording a change by anybody.
 pub(crate) fn put_state<K: Managed>(
     tx: &mut Tx<'_>,
@@ -95,8 +126,7 @@ pub(super) fn remove<K: Managed>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
 ) -> Result<(), Error> {
-    let Some(held) = lock::<K>(tx, id)? else { return Ok(()) };
-    let Some((context, _)) = context(control, tx, &held.row.workspace)? else { return Ok(()) };
+    let Some((context, held)) = lock_in::<K>(control, tx, id)? else { return Ok(()) };
     engine::remove::<K>(&context, tx, &held.parents(), &held.row.name).map(drop)
 }
 

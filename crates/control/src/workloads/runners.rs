@@ -28,9 +28,8 @@ impl Starter for Executions {
         variables: &[(&str, Sensitive<String>)],
     ) -> Result<ExecutionId, StartError> {
         let gone = || StartError::Refused("the job is gone".into());
-        let held = rows::lock::<Job>(tx, job).map_err(refused)?.ok_or_else(gone)?;
-        let (context, _) =
-            rows::context(&self.0, tx, &held.row.workspace).map_err(refused)?.ok_or_else(gone)?;
+        let found = rows::lock_in::<Job>(&self.0, tx, job).map_err(refused)?;
+        let (context, held) = found.ok_or_else(gone)?;
         let env =
             variables.iter().map(|(name, value)| ((*name).to_owned(), value.0.clone())).collect();
         let asked = ExecutionRequest {

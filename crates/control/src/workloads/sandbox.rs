@@ -90,16 +90,13 @@ fn ended_at(held: &Held<Sandbox>) -> Option<Timestamp> {
 
 /// Ends a sandbox whose time is over, or removes the record of one that has ended.
 fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
-    let Some(held) = rows::lock::<Sandbox>(tx, id)? else { return Ok(()) };
+    let Some((context, held)) = rows::lock_in::<Sandbox>(control, tx, id)? else { return Ok(()) };
     if due(&held).is_none_or(|due| due > control.world.now()) {
         return Ok(());
     }
     if held.row.is_terminated() {
         return rows::remove::<Sandbox>(control, tx, id);
     }
-    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
-        return Ok(());
-    };
     Sandbox::release(&context, tx, &held)?;
     resources::delete_below(tx, &held.row, context.actor())?;
     let mut state = held.state.clone();

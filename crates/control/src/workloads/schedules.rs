@@ -112,12 +112,11 @@ fn begin(
     id: &ResourceId,
     server: &str,
 ) -> Result<Option<Shot>, Error> {
-    let Some(held) = rows::lock::<Schedule>(tx, id)? else { return Ok(None) };
-    let now = control.world.now();
-    let Some(due) = due(&held, now).filter(|due| *due <= now) else { return Ok(None) };
-    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
+    let Some((context, held)) = rows::lock_in::<Schedule>(control, tx, id)? else {
         return Ok(None);
     };
+    let now = control.world.now();
+    let Some(due) = due(&held, now).filter(|due| *due <= now) else { return Ok(None) };
     let Some(sandbox) = Held::<Sandbox>::find(&context, tx, &[], &held.row.parent)? else {
         return Ok(None);
     };

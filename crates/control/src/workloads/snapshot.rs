@@ -67,13 +67,12 @@ async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let Some(unneeded) = Unneeded::find(control, id).await? else { return Ok(()) };
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<Snapshot>(tx, &id)? else { return Ok(()) };
+        let Some((context, held)) = rows::lock_in::<Snapshot>(&of, tx, &id)? else {
+            return Ok(());
+        };
         if held.state.kept != Kept::Deleted || !unneeded.still_holds(tx, &held.row)? {
             return Ok(());
         }
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
-            return Ok(());
-        };
         engine::remove::<Snapshot>(&context, tx, &[], &held.row.name).map(drop)
     };
     control.store.write(work).await
@@ -157,9 +156,8 @@ async fn look_after(
     }
     let (of, id) = (control.clone(), held.row.id);
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<Snapshot>(tx, &id)? else { return Ok::<_, Error>(()) };
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
-            return Ok(());
+        let Some((context, held)) = rows::lock_in::<Snapshot>(&of, tx, &id)? else {
+            return Ok::<_, Error>(());
         };
         let mut state = held.state.clone();
         if let Some(size) = grown {

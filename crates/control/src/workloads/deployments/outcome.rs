@@ -31,10 +31,7 @@ async fn change<K: Deployable>(
     let _telling = control.workloads.telling.one(id).await;
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<K>(tx, &id)? else { return Ok(None) };
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
-            return Ok(None);
-        };
+        let Some((context, held)) = rows::lock_in::<K>(&of, tx, &id)? else { return Ok(None) };
         let Some(state) = act(&context, tx, &held)? else { return Ok(None) };
         let held = rows::put_state(tx, held, state)?;
         // Published before anybody can read the row: whoever sees that a revision serves gets
