@@ -133,7 +133,7 @@ pub struct Entry {
     #[serde(default)]
     pub(crate) cuts_behind: Vec<String>,
     /// The dialect that requests are translated into if the provider does not know theirs.
-    speaks: Spoken,
+    pub speaks: Dialect,
     /// Paths below a model that can be called, for callers who ask which there are.
     pub endpoints: Vec<String>,
     /// Headers of the caller that are passed on to this provider, in addition to those passed to
@@ -152,27 +152,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    pub fn speaks(&self) -> Dialect {
-        match self.speaks {
-            Spoken::OpenAi => Dialect::OpenAi,
-            Spoken::Anthropic => Dialect::Anthropic,
-            Spoken::Gemini => Dialect::Gemini,
-            Spoken::Cohere => Dialect::Cohere,
-        }
-    }
-
     fn is_integration(&self) -> bool {
         self.integrations.iter().any(|integration| integration == self.name)
     }
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Spoken {
-    OpenAi,
-    Anthropic,
-    Gemini,
-    Cohere,
 }
 
 /// How to present a key to a provider.
@@ -200,28 +182,8 @@ pub(crate) struct Paths {
     pub(crate) other: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ByDialect {
-    openai: Option<String>,
-    responses: Option<String>,
-    anthropic: Option<String>,
-    gemini: Option<String>,
-    cohere: Option<String>,
-}
-
-impl ByDialect {
-    pub(crate) fn get(&self, dialect: Dialect) -> Option<&str> {
-        let path = match dialect {
-            Dialect::OpenAi => &self.openai,
-            Dialect::Responses => &self.responses,
-            Dialect::Anthropic => &self.anthropic,
-            Dialect::Gemini => &self.gemini,
-            Dialect::Cohere => &self.cohere,
-        };
-        path.as_deref()
-    }
-}
+/// A path for each dialect that the provider knows.
+pub(crate) type ByDialect = BTreeMap<Dialect, String>;
 
 /// The service that issues access tokens.
 #[derive(Debug, Deserialize)]
@@ -256,7 +218,7 @@ mod tests {
             let entry = catalogue().entry(kind);
             assert_eq!(&Value::from(entry.name), name);
             assert_eq!(json!(kind), *name);
-            assert!(entry.paths.chat.get(entry.speaks()).is_some(), "{name} cannot be asked");
+            assert!(entry.paths.chat.contains_key(&entry.speaks), "{name} cannot be asked");
             assert!(entry.base.is_some() != entry.needs_endpoint, "{name} is nowhere");
             assert!(entry.credentials.form.contains("{secret}"), "{name}");
             assert!(

@@ -29,9 +29,11 @@ pub use words::{StreamReader, StreamWriter, Words};
 
 use cohere::Cohere;
 use gemini::Gemini;
+use serde::Deserialize;
 
 /// The format of requests and answers that a provider's API uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Dialect {
     /// `/v1/chat/completions`
     OpenAi,
@@ -46,6 +48,9 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    pub const ALL: [Self; 5] =
+        [Self::OpenAi, Self::Responses, Self::Anthropic, Self::Gemini, Self::Cohere];
+
     pub fn words(self) -> &'static dyn Words {
         match self {
             Self::OpenAi => &openai::OpenAi,
@@ -56,7 +61,7 @@ impl Dialect {
         }
     }
 
-    /// Returns its name in the API and in documents.
+    /// Returns its name in the API, in documents and in the files about providers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",

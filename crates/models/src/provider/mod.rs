@@ -76,7 +76,7 @@ impl Provider {
 
     /// Decides how the provider takes an operation.
     pub fn native(&self, operation: Operation) -> Way {
-        let speaks = self.entry.speaks();
+        let speaks = self.entry.speaks;
         let way = |has: bool, other: bool| match (has, other) {
             (true, _) => Way::Passes,
             (false, true) => Way::Translates(speaks),
@@ -85,13 +85,13 @@ impl Provider {
         let paths = &self.entry.paths;
         match operation {
             Operation::Chat(dialect) => {
-                let has = paths.chat.get(dialect).is_some() && self.may_speak(dialect);
+                let has = paths.chat.contains_key(&dialect) && self.may_speak(dialect);
                 way(has, dialect != speaks)
             }
             Operation::GeminiStream => self.native(Operation::Chat(Dialect::Gemini)),
             Operation::Embeddings(dialect) => {
-                let has = paths.embeddings.get(dialect).is_some() && self.may_speak(dialect);
-                way(has, dialect != speaks && paths.embeddings.get(speaks).is_some())
+                let has = paths.embeddings.contains_key(&dialect) && self.may_speak(dialect);
+                way(has, dialect != speaks && paths.embeddings.contains_key(&speaks))
             }
             // Callers read it in OpenAI's dialect, and no list is translated.
             Operation::Models => way(paths.models.is_some() && speaks == Dialect::OpenAi, false),
@@ -100,7 +100,7 @@ impl Provider {
     }
 
     fn may_speak(&self, dialect: Dialect) -> bool {
-        dialect == self.entry.speaks()
+        dialect == self.entry.speaks
             || self.only.as_ref().is_none_or(|only| only.contains(&dialect))
     }
 
@@ -123,11 +123,11 @@ impl Provider {
         let is_own = dialect == own;
         let template = match (operation, dialect) {
             (Operation::Chat(_) | Operation::GeminiStream, Some(dialect)) => {
-                paths.chat.get(dialect)
+                paths.chat.get(&dialect)
             }
-            (Operation::Embeddings(_), Some(dialect)) => paths.embeddings.get(dialect),
-            (Operation::Models, _) => paths.models.as_deref(),
-            _ => paths.other.as_deref(),
+            (Operation::Embeddings(_), Some(dialect)) => paths.embeddings.get(&dialect),
+            (Operation::Models, _) => paths.models.as_ref(),
+            _ => paths.other.as_ref(),
         };
         let verb = match operation {
             Operation::Embeddings(_) if is_own => verb(path).unwrap_or("embedContent"),
@@ -202,16 +202,15 @@ fn base(entry: &'static Entry, fields: &Fields) -> Result<Base, BadProvider> {
 fn only(entry: &'static Entry, fields: &Fields) -> Result<Option<Vec<Dialect>>, BadProvider> {
     let Some(named) = fields.config("dialects") else { return Ok(None) };
     let provider = entry.display_name.as_str();
-    let dialects = named.split(',').map(|name| match name.trim() {
-        "openai" => Ok(Dialect::OpenAi),
-        "responses" => Ok(Dialect::Responses),
-        "anthropic" => Ok(Dialect::Anthropic),
-        "gemini" => Ok(Dialect::Gemini),
-        "cohere" => Ok(Dialect::Cohere),
-        _ => {
-            let what = "`dialects` that are not among openai, responses, anthropic, gemini, cohere";
-            Err(BadProvider::Wrong { provider, what: what.into() })
-        }
+    let dialects = named.split(',').map(|name| {
+        let found = Dialect::ALL.into_iter().find(|dialect| dialect.name() == name.trim());
+        found.ok_or_else(|| {
+            let what = format!(
+                "`dialects` that are not among {}",
+                Dialect::ALL.map(Dialect::name).join(", ")
+            );
+            BadProvider::Wrong { provider, what }
+        })
     });
     dialects.collect::<Result<_, _>>().map(Some)
 }

@@ -8,9 +8,6 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use std::collections::BTreeMap;
 
-const ALL: [Dialect; 5] =
-    [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Cohere];
-
 /// Older and newer models, whose requests are written differently.
 fn models(dialect: Dialect) -> [&'static str; 2] {
     match dialect {
@@ -181,14 +178,14 @@ fn said_of_tool(content: &Content, text: &mut String) {
 type Silent = BTreeMap<(&'static str, Dialect, Dialect), String>;
 
 fn compare(chat: &Chat, is_newer: bool, silent: &mut Silent) {
-    for from in ALL {
+    for from in Dialect::ALL {
         let model = models(from)[usize::from(is_newer)].to_owned();
         let chat = Chat { model, ..chat.clone() };
         let Ok(body) = from.words().write_request(&chat, &mut Losses::default()) else {
             continue;
         };
         let asked = from.words().read_request(&body).unwrap();
-        for to in ALL {
+        for to in Dialect::ALL {
             let model = models(to)[usize::from(is_newer)];
             let made = Translation::request(from, to, &body, model, chat.stream);
             // A refusal reports the difference as well.

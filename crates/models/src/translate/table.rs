@@ -1,6 +1,6 @@
 //! Checks the table in `docs/model-dialects.md` against the writers.
 
-use super::tests::{ALL, model};
+use super::tests::model;
 use crate::chat::{
     Chat, Content, Format, Message, Part, Reasoning, Role, Source, Tool, ToolCall, ToolChoice,
 };
@@ -180,12 +180,12 @@ fn outcome(change: Change, to: Dialect) -> &'static str {
 #[test]
 fn the_documented_table_is_what_is_done() {
     let mut table = String::from("|");
-    for heading in [""].into_iter().chain(ALL.iter().map(|dialect| dialect.name())) {
+    for heading in [""].into_iter().chain(Dialect::ALL.iter().map(|dialect| dialect.name())) {
         table.push_str(&format!(" {heading} |"));
     }
-    table.push_str(&format!("\n{}|\n", "|---".repeat(ALL.len() + 1)));
+    table.push_str(&format!("\n{}|\n", "|---".repeat(Dialect::ALL.len() + 1)));
     for (row, change) in ROWS {
-        let cells: Vec<_> = ALL.iter().map(|to| outcome(*change, *to)).collect();
+        let cells: Vec<_> = Dialect::ALL.iter().map(|to| outcome(*change, *to)).collect();
         table.push_str(&format!("| {row} | {} |\n", cells.join(" | ")));
     }
     let documented = include_str!("../../../../docs/model-dialects.md");

@@ -7,9 +7,6 @@ use crate::dialect::generators::{answer, assembled, chat, deltas, read, written}
 use proptest::prelude::*;
 use serde_json::json;
 
-pub(super) const ALL: [Dialect; 5] =
-    [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Cohere];
-
 pub(super) fn model(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::OpenAi | Dialect::Responses => "gpt-5",
@@ -64,13 +61,13 @@ proptest! {
     /// understood there, or refused with a reason.
     #[test]
     fn requests_are_understood(chat in chat()) {
-        for from in ALL {
+        for from in Dialect::ALL {
             let mut chat = chat.clone();
             chat.model = model(from).to_owned();
             let Ok(body) = from.words().write_request(&chat, &mut Losses::default()) else {
                 continue;
             };
-            for to in ALL {
+            for to in Dialect::ALL {
                 match Translation::request(from, to, &body, model(to), chat.stream) {
                     Ok((_, written)) => {
                         let written = serde_json::from_slice(&written).unwrap();
@@ -87,8 +84,8 @@ proptest! {
 
     #[test]
     fn answers_are_understood(answer in answer()) {
-        for from in ALL {
-            for to in ALL {
+        for from in Dialect::ALL {
+            for to in Dialect::ALL {
                 let body = to.words().write_answer(&answer, &mut Losses::default());
                 let body = call(from, to).answer(body.to_string().as_bytes()).unwrap();
                 let body = serde_json::from_slice(&body).unwrap();
@@ -100,8 +97,8 @@ proptest! {
 
     #[test]
     fn streams_are_understood(answer in answer(), length in 1usize..9, at in 0usize..6000) {
-        for from in ALL {
-            for to in ALL {
+        for from in Dialect::ALL {
+            for to in Dialect::ALL {
                 let bytes = written(to, &deltas(&answer, length));
                 let (mut stream, mut out) = (call(from, to).stream(), BytesMut::new());
                 let (one, two) = bytes.split_at(at.min(bytes.len()));
