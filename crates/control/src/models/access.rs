@@ -155,7 +155,8 @@ async fn read(
 ) -> Result<Option<(Held<IntegrationConnection>, IntegrationConnectionSpec)>, Error> {
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let Some((context, held)) = rows::find_in(&of, tx, &id)? else { return Ok(None) };
+        let found = rows::find_in::<IntegrationConnection>(&of, tx, &id)?;
+        let Some((context, held)) = found else { return Ok(None) };
         let spec = engine::opened(&context, &held)?.spec;
         Ok(Some((held, spec)))
     };
