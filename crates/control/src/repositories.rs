@@ -431,10 +431,8 @@ fn registered_as(source: &str, repository: &OwnRepository, reference: String) ->
 
 /// Checks the budget before anything is fetched.
 async fn may_work(context: &Context) -> Result<(), Error> {
-    let (member, now) = (context.member.clone(), context.world().now());
-    let allowed =
-        move |tx: &mut Tx<'_>| billing::allow(tx, &member.account, &member.workspace_name, now);
-    context.control.store.read(allowed).await
+    let of = context.clone();
+    context.control.store.read(move |tx| billing::allow(&of, tx)).await
 }
 
 /// Returns the tag in a full image name; `latest` if it has none, as a name with only a digest.

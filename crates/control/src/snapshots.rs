@@ -211,8 +211,7 @@ fn begin(
     // do not apply to it.
     if sandbox.row.status != Some(Status::Archiving) {
         require_few_pending(context, tx)?;
-        let member = &context.member;
-        allow(tx, &member.account, &member.workspace_name, context.world().now())?;
+        allow(context, tx)?;
     }
     let spec = engine::opened(context, &sandbox)?.spec;
     let origin = Origin { sandbox: sandbox.row.name.clone(), id: sandbox.row.id.clone(), spec };

@@ -18,6 +18,7 @@ pub use upkeep::count;
 pub use watch::look_at_budgets;
 pub use watch::{Found, judge, look};
 
+use crate::context::Context;
 use crate::control::Control;
 use crate::error::{Absent, Error};
 use crate::settings::Bill;
@@ -89,13 +90,9 @@ fn spent(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<(Window, Mo
 
 /// Refuses new work in a workspace whose budget is spent. Must be called inside the transaction
 /// that creates the work.
-pub fn allow(
-    tx: &mut Tx<'_>,
-    account: &AccountId,
-    workspace: &str,
-    now: Timestamp,
-) -> Result<(), Error> {
-    match budget_rows::exhausted(tx, account, workspace, now)? {
+pub(crate) fn allow(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+    let (member, now) = (&context.member, context.world().now());
+    match budget_rows::exhausted(tx, &member.account, &member.workspace_name, now)? {
         None => Ok(()),
         Some(budget) => Err(Error::Spent { budget }),
     }

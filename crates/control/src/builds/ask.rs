@@ -144,7 +144,7 @@ pub(crate) fn await_upload<K: Managed>(
     wish: Option<(String, Option<String>)>,
 ) -> Result<(Held<K>, String), Error> {
     let (member, now) = (&context.member, context.world().now());
-    allow(tx, &member.account, &member.workspace_name, now)?;
+    allow(context, tx)?;
     require_room(context, tx, &held.row.id)?;
     let (id, secret) = (BuildId::new(context.world()), new_secret(context));
     let mut state = held.state.clone();

@@ -38,12 +38,11 @@ pub fn begin<K: Triggered>(
     if !workload.wish.enabled() {
         return Err(Unfit::Disabled { kind: K::NAME.name() }.into());
     }
-    let (member, now) = (&context.member, context.world().now());
-    allow(tx, &member.account, &member.workspace_name, now)?;
+    allow(context, tx)?;
     let set = trigger.and_then(|trigger| trigger.configuration.clone()).unwrap_or_default();
     let id = ExecutionId::new(context.world());
     let new = NewExecution {
-        workspace: member.workspace.clone(),
+        workspace: context.member.workspace.clone(),
         kind: K::NAME,
         job_id: workload.row.id.clone(),
         job: workload.row.name.clone(),

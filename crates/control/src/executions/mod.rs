@@ -7,6 +7,7 @@ pub(crate) mod triggered;
 pub mod triggers;
 mod view;
 
+use crate::billing::allow;
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::{Error, Unfit};
@@ -63,12 +64,7 @@ pub fn start(
     if !job.wish.enabled() {
         return Err(Unfit::JobDisabled.into());
     }
-    crate::billing::allow(
-        tx,
-        &context.member.account,
-        &context.member.workspace_name,
-        context.world().now(),
-    )?;
+    allow(context, tx)?;
     let limit = job_memory(&job.wish);
     if asked.memory.is_some_and(|memory| memory > limit) {
         return Err(Unfit::MemoryAboveJob { limit }.into());

@@ -91,8 +91,7 @@ pub(crate) fn push_tag(
     (repository, tag): (&OwnRepository, &str),
     content: &TagContent,
 ) -> Result<String, Error> {
-    let member = &context.member;
-    billing::allow(tx, &member.account, &member.workspace_name, context.world().now())?;
+    billing::allow(context, tx)?;
     put_tag(context, tx, repository.resource_type(), repository.name(), tag, content)
 }
 

@@ -247,8 +247,7 @@ impl Row {
             }
             Some(_) | None => {}
         }
-        let member = &context.member;
-        allow(tx, &member.account, &member.workspace_name, context.world().now())?;
+        allow(context, tx)?;
         let (id, sandbox) = self.insert(context, tx)?;
         let label = addresses::take_label(context, tx, &id, sandbox.name())?;
         let name = sandbox.name().to_owned();

@@ -144,9 +144,8 @@ fn begin_all<K: Triggered>(
 
 /// Checks whether the workspace may start anything at all.
 fn may_start(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
-    let member = &context.member;
-    billing::allow(tx, &member.account, &member.workspace_name, context.world().now())?;
-    Ok(context.control.queue.require_open(tx, &member.workspace, Caller::Member)?)
+    billing::allow(context, tx)?;
+    Ok(context.control.queue.require_open(tx, &context.member.workspace, Caller::Member)?)
 }
 
 /// Returns why something was refused, if it was. Errors of the database are none of the trigger's.

@@ -124,13 +124,8 @@ fn server(
 }
 
 /// Checks the budget: whether a workspace may have one more replica, or why not.
-pub(super) fn allowed(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    workspace: &Workspace,
-) -> Result<Result<(), String>, Error> {
-    let now = context.world().now();
-    match billing::allow(tx, &workspace.account, &workspace.name, now) {
+pub(super) fn allowed(context: &Context, tx: &mut Tx<'_>) -> Result<Result<(), String>, Error> {
+    match billing::allow(context, tx) {
         Err(spent @ Error::Spent { .. }) => Ok(Err(spent.to_string())),
         other => other.map(Ok),
     }

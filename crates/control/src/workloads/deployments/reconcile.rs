@@ -184,7 +184,7 @@ async fn revision<K: Deployable>(
     let (held, revision) = (case.held.clone(), revision.to_owned());
     let work = move |tx: &mut Tx<'_>| {
         if purpose == Purpose::Launch
-            && let Err(why) = launch::allowed(&context, tx, &workspace)?
+            && let Err(why) = launch::allowed(&context, tx)?
         {
             return Ok(Err(why));
         }
