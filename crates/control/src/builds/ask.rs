@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::engine::{self, Held, Managed, Pending};
 use crate::error::{Error, Unfit};
 use crate::json;
+use crate::kinds::image::lock_or_make;
 use crate::missing::Missing;
 use crate::workloads::rows;
 use admission::Refused;
@@ -14,8 +15,6 @@ use sha2::{Digest, Sha256};
 use store::Tx;
 use store::builds::{self, Asker, NewBuild};
 use types::ids::{BuildId, ResourceId};
-use types::kinds::Image;
-use types::kinds::image::{ImageMetadata, ImageSpec};
 use types::own_image::{BadImageName, OwnRepository};
 use types::parts::Status;
 use types::wire::{CreateImageAnswer, CreateImageRequest};
@@ -88,17 +87,7 @@ pub fn image(
     let repository = OwnRepository::new(&request.resource_type, &request.name)
         .map_err(BadImageName::in_request)?;
     require_builder(context)?;
-    let (name, parents) = (repository.name(), [repository.resource_type().to_owned()]);
-    if Held::<Image>::find(context, tx, &parents, name)?.is_none() {
-        let metadata = ImageMetadata {
-            name: Some(name.to_owned()),
-            resource_type: Some(repository.resource_type().to_owned()),
-            ..ImageMetadata::default()
-        };
-        let image = Image { metadata, spec: ImageSpec::default() };
-        engine::create(context, tx, &parents, image)?;
-    }
-    let held = Held::<Image>::lock(context, tx, &parents, name)?;
+    let held = lock_or_make(context, tx, &repository)?;
     if let Some(owner) = &held.state.source_workspace {
         return Err(Unfit::ImageBuiltByOther { owner: owner.clone() }.into());
     }
@@ -107,7 +96,7 @@ pub fn image(
         build: Some(true),
         image: None,
         message: Some(UPLOAD_MESSAGE.to_owned()),
-        name: Some(name.to_owned()),
+        name: Some(repository.name().to_owned()),
         resource_type: Some(repository.resource_type().to_owned()),
     };
     Ok(UploadAddress { object: json::text(&answer), url, version: held.row.version })

@@ -103,7 +103,8 @@ fn bad(field: &'static str) -> impl FnOnce(BadImageName) -> Problems {
     }
 }
 
-fn lock_or_make(
+/// Locks the image of a repository, which is created if there is none.
+pub(crate) fn lock_or_make(
     context: &Context,
     tx: &mut Tx<'_>,
     repository: &OwnRepository,
