@@ -8,7 +8,7 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::{Error, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, earlier, once};
-use crate::kinds::image::{self, Deployed, Repository, TagContent};
+use crate::kinds::image::{self, Deployed, TagContent};
 use crate::machine::{self, LaunchFault};
 use crate::registry::{Keep, ManifestContent, Place, Registry, RegistryFault, TakenManifest};
 use crate::workloads::rows;
@@ -245,7 +245,7 @@ pub struct Located {
     /// Where the content is: for a shared image, the owner's repository.
     pub place: Place,
     /// `None` if the repository has no tags.
-    pub image: Option<Repository>,
+    pub image: Option<Held<Image>>,
 }
 
 impl Located {
@@ -261,7 +261,7 @@ pub fn locate(
     repository: &OwnRepository,
 ) -> Result<Located, Error> {
     let image = image::find(context, tx, repository)?;
-    let owner = image.as_ref().and_then(|image| image.held.state.source_workspace_id.clone());
+    let owner = image.as_ref().and_then(|image| image.state.source_workspace_id.clone());
     let workspace = owner.unwrap_or_else(|| context.member.workspace.clone());
     Ok(Located { place: Place { workspace, repository: repository.clone() }, image })
 }

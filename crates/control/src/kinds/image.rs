@@ -271,7 +271,7 @@ pub(crate) fn without(
     mut deployed: Deployed,
 ) -> Result<Vec<String>, Error> {
     let Some(found) = find(context, tx, repository)? else { return Ok(Vec::new()) };
-    if let Some(owner) = &found.held.state.source_workspace {
+    if let Some(owner) = &found.state.source_workspace {
         return Err(Unfit::ImageKeptElsewhere { owner: owner.clone() }.into());
     }
     let (tags, digest) = match at {
@@ -398,7 +398,7 @@ pub(crate) fn needed(
     deployed.catch_up(context, tx)?;
     let mut references: Vec<String> = deployed.of(&name).cloned().collect();
     let mut digests = Vec::new();
-    if let Some(Repository { held }) = find(context, tx, repository)? {
+    if let Some(held) = find(context, tx, repository)? {
         for share in &held.state.shares {
             if let Some(other) = workspaces::find_by_name(tx, &share.workspace)? {
                 let there = Deployed::read(&context.in_workspace(&other), tx)?;
@@ -415,25 +415,21 @@ pub(crate) fn needed(
     Ok(digests)
 }
 
-/// An image of a workspace as the registry protocol sees it.
-pub struct Repository {
-    pub held: Held<Image>,
-}
-
-impl Repository {
+/// What the registry protocol sees of an image.
+impl Held<Image> {
     /// Returns the digest that a tag stands for.
     pub fn digest(&self, tag: &str) -> Option<&String> {
-        self.held.state.digests.get(tag)
+        self.state.digests.get(tag)
     }
 
     /// Returns all tags in order.
     pub fn tags(&self) -> impl Iterator<Item = &String> {
-        self.held.state.digests.keys()
+        self.state.digests.keys()
     }
 
     /// Returns the tags of a manifest.
     pub fn tags_of(&self, digest: &str) -> Vec<String> {
-        let all = self.held.state.digests.iter();
+        let all = self.state.digests.iter();
         all.filter(|(_, known)| *known == digest).map(|(tag, _)| tag.clone()).collect()
     }
 }
@@ -443,8 +439,7 @@ pub fn find(
     context: &Context,
     tx: &mut Tx<'_>,
     repository: &OwnRepository,
-) -> Result<Option<Repository>, Error> {
+) -> Result<Option<Held<Image>>, Error> {
     let parents = [repository.resource_type().to_owned()];
-    let held = Held::<Image>::find(context, tx, &parents, repository.name())?;
-    Ok(held.map(|held| Repository { held }))
+    Held::find(context, tx, &parents, repository.name())
 }
