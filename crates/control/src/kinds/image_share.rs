@@ -208,14 +208,23 @@ pub(super) fn withdraw(
     held: &Held<Image>,
 ) -> Result<(), Error> {
     for share in &held.state.shares {
-        let Some(other) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
-        let other = context.in_workspace(&other);
-        if let Some(copy) = copy_of(&other, tx, held)? {
-            image::let_go(&other, tx, &copy)?;
-            store::resources::delete(tx, &copy.row, context.actor())?;
+        if let Some(other) = workspaces::find_by_name(tx, &share.workspace)? {
+            remove_copy(context, tx, held, &other)?;
         }
     }
     Ok(())
+}
+
+fn remove_copy(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<Image>,
+    other: &Workspace,
+) -> Result<(), Error> {
+    let other = context.in_workspace(other);
+    let Some(copy) = copy_of(&other, tx, held)? else { return Ok(()) };
+    image::let_go(&other, tx, &copy)?;
+    Ok(store::resources::delete(tx, &copy.row, context.actor())?)
 }
 
 /// Creates the pending share, which is kept in the source workspace.
@@ -259,13 +268,7 @@ pub fn unshare(
     };
     match (share.pending_share_id, workspaces::find_by_name(tx, target)?) {
         (Some(pending), _) => drop(engine::remove::<ImageShare>(context, tx, &[], &pending)?),
-        (None, Some(other)) => {
-            let other = context.in_workspace(&other);
-            if let Some(copy) = copy_of(&other, tx, &held)? {
-                image::let_go(&other, tx, &copy)?;
-                store::resources::delete(tx, &copy.row, context.actor())?;
-            }
-        }
+        (None, Some(other)) => remove_copy(context, tx, &held, &other)?,
         (None, None) => {}
     }
     let held = engine::change_state(context, tx, held, state)?;
