@@ -13,6 +13,7 @@ use crate::workloads::rows;
 use jobs::{Call, Caller, NewExecution, Plan};
 use store::Tx;
 use store::deliveries::{self, NewDelivery};
+use store::executions::Execution;
 use types::KindName;
 use types::ids::{ExecutionId, ResourceId};
 use types::kinds::{Agent, Function};
@@ -23,7 +24,7 @@ const MEMORY_MB: i64 = 0;
 /// How long a call may take unless its trigger says less.
 const TIME_MAX_S: u32 = 900;
 /// When to try again if the most calls with a report at their end are in progress.
-pub(super) const BUSY_S: u64 = 60;
+const BUSY_S: u64 = 60;
 const NO_ARGUMENTS: &str = "{}";
 
 /// Accepts a call to a workload that this transaction has locked. The secrets of the trigger are
@@ -58,8 +59,8 @@ pub fn begin<K: Triggered>(
         id: id.clone(),
     };
     let keyring = context.control.store.keyring();
-    context.control.queue.start(tx, &keyring.read(), &new)?;
-    tell_at_end(context, tx, &new, &set)?;
+    let begun = context.control.queue.start(tx, &keyring.read(), &new)?;
+    tell_at_end(context, tx, &begun, &set)?;
     if let Some(dimension) = K::CALLS {
         let of = (workload.row.name.as_str(), &workload.row.id);
         usage::count_call(context, tx, dimension, of, &id)?;
@@ -105,23 +106,24 @@ pub(crate) fn seconds(asked: i64) -> u32 {
     u32::try_from(asked).unwrap_or(u32::MAX)
 }
 
-fn tell_at_end(
+/// Notes whom to tell of the end of an execution, if its trigger says so.
+pub(super) fn tell_at_end(
     context: &Context,
     tx: &mut Tx<'_>,
-    call: &NewExecution,
+    begun: &Execution,
     set: &TriggerConfiguration,
 ) -> Result<(), Error> {
     let Some(url) = set.callback() else { return Ok(()) };
     let new = NewDelivery {
         workspace: context.member.workspace.clone(),
-        kind: call.kind.name().to_owned(),
-        name: call.job.clone(),
-        execution: Some(call.name.clone()),
+        kind: begun.kind.name().to_owned(),
+        name: begun.job.clone(),
+        execution: Some(begun.name.clone()),
         url: url.to_owned(),
         secret: set.callback_secret.clone(),
         attempts_max: set.retry.map(|retries| retries.saturating_add(1)),
     };
-    deliveries::enqueue_at_end(tx, &new, &call.id)?
+    deliveries::enqueue_at_end(tx, &new, &begun.id)?
         .map(drop)
         .ok_or(Error::TooMany { retry_after_s: BUSY_S })
 }

@@ -1,14 +1,13 @@
 //! Triggers that requests fire: which one answers at an address, and what it starts.
 
 use super::ExecutionRequest;
-use super::calls::{self, BUSY_S};
+use super::calls;
 use super::triggered::{Triggered, triggers_of};
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{Held, opened};
 use crate::error::{Error, Unfit};
 use jobs::{Call, Caller};
-use store::deliveries::{self, NewDelivery};
 use store::identity::workspaces::{self, Workspace};
 use store::trigger_addresses::{self as addresses, Holder};
 use store::{Tx, resources};
@@ -148,18 +147,8 @@ pub fn begin(
         ..ExecutionRequest::default()
     };
     let begun = super::start(context, tx, &job, &wanted)?;
-    if let Some(url) = set.callback().filter(|_| trigger.kind == Some(TriggerType::HttpAsync)) {
-        let new = NewDelivery {
-            workspace: workspace.clone(),
-            kind: Job::NAME.name().to_owned(),
-            name: job.row.name.clone(),
-            execution: Some(begun.name.clone()),
-            url: url.to_owned(),
-            secret: set.callback_secret.clone(),
-            attempts_max: set.retry.map(|retries| retries.saturating_add(1)),
-        };
-        deliveries::enqueue_at_end(tx, &new, &begun.id)?
-            .ok_or(Error::TooMany { retry_after_s: BUSY_S })?;
+    if trigger.kind == Some(TriggerType::HttpAsync) {
+        calls::tell_at_end(context, tx, &begun, &set)?;
     }
     Ok(Some(begun.id))
 }
