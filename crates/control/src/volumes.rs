@@ -21,8 +21,8 @@ use std::sync::Arc;
 use store::{Tx, resources};
 use types::ids::ResourceId;
 use types::instance::{KeptFor, Medium, Scratch, VolumeMount, VolumeName, VolumeSource};
-use types::kinds::{Sandbox, Volume, volume};
-use types::parts::{VolumeType, mount_place};
+use types::kinds::{Volume, volume};
+use types::parts::{VolumeAttachment, mount_place};
 use types::usage::Dimension;
 use types::{Kind, KindName};
 
@@ -246,18 +246,21 @@ pub(crate) fn mounts(
     Ok(Ok(mounts))
 }
 
-/// Returns the empty folders of a sandbox that go with its instance.
-pub(crate) fn ephemeral(id: &ResourceId, sandbox: &Sandbox) -> Result<Vec<Scratch>, Error> {
-    let wished = sandbox.spec.volumes.iter().flatten();
-    let folder = |wished: &types::parts::VolumeAttachment| {
-        Ok::<_, Error>(Scratch {
+/// Returns the empty folders of a sandbox or an agent that go with its instance.
+pub(crate) fn ephemeral(
+    id: &ResourceId,
+    wished: &[VolumeAttachment],
+) -> Result<Vec<Scratch>, Error> {
+    let ephemeral = wished.iter().filter(|wished| !wished.is_persistent());
+    let folder = |wished: &VolumeAttachment| {
+        Ok(Scratch {
             path: mount_place(wished.mount_path.as_deref().unwrap_or_default()),
             size_mb: engine::whole(id, wished.size_mb.unwrap_or_default())?,
             read_only: wished.read_only.unwrap_or(false),
             medium: Medium::Disk,
         })
     };
-    wished.filter(|wished| wished.kind == Some(VolumeType::Ephemeral)).map(folder).collect()
+    ephemeral.map(folder).collect()
 }
 
 impl From<VolumeFault> for Error {

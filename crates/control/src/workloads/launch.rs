@@ -49,7 +49,8 @@ pub(super) fn of_row(
     let id = &held.row.id;
     let launch = of_wish(context, workspace, (id, instance(id, &held.state)), &wish, egress)?;
     let snapshot = held.state.snapshot.clone();
-    Ok(Launch { volumes, drives, snapshot, scratch: volumes::ephemeral(id, &wish)?, ..launch })
+    let scratch = volumes::ephemeral(id, wish.spec.volumes.as_deref().unwrap_or_default())?;
+    Ok(Launch { volumes, drives, snapshot, scratch, ..launch })
 }
 
 /// Returns the volume in which the machine keeps a sandbox's disk.

@@ -3,16 +3,15 @@
 use crate::attachments::Holder;
 use crate::engine::{self, Managed};
 use crate::error::Error;
+use crate::volumes;
 use crate::workloads::followed::Followed;
 use crate::workloads::workload::Workload;
 use types::Kind;
 use types::ids::ResourceId;
-use types::instance::{Medium, Scratch};
+use types::instance::Scratch;
 use types::kinds::application::AppUrl;
 use types::kinds::{Agent, Application, Function, Network, Snapshot};
-use types::parts::{
-    Deployment, Env, Generation, RevisionConfiguration, Sensitive, VolumeAttachment,
-};
+use types::parts::{Deployment, Env, Generation, RevisionConfiguration, Sensitive};
 
 /// The port on which programs of agents and MCP servers listen; their wishes do not name one.
 pub(super) const PORT: u16 = 8080;
@@ -134,7 +133,8 @@ impl Deployable for Agent {
         let runtime = self.spec.runtime.as_ref();
         let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
         let Some(image) = image.map(Image::Named) else { return Ok(None) };
-        let scratch = scratch(id, self.spec.volumes.as_deref().unwrap_or_default())?;
+        let volumes = self.spec.volumes.as_deref().unwrap_or_default();
+        let scratch = volumes::ephemeral(id, volumes)?;
         program!(self.spec, id, image, scratch)
     }
 
@@ -197,17 +197,4 @@ impl Deployable for Application {
 fn port(id: &ResourceId, wished: Option<i64>) -> Result<Option<u16>, Error> {
     let port = wished.map(u16::try_from).transpose();
     port.map_err(|_| engine::corrupt(id, "its port is no port"))
-}
-
-fn scratch(id: &ResourceId, wished: &[VolumeAttachment]) -> Result<Vec<Scratch>, Error> {
-    let ephemeral = wished.iter().filter(|wished| !wished.is_persistent());
-    let folder = |wished: &VolumeAttachment| {
-        Ok(Scratch {
-            path: wished.mount_path.clone().unwrap_or_default(),
-            size_mb: engine::whole(id, wished.size_mb.unwrap_or_default())?,
-            read_only: wished.read_only.unwrap_or(false),
-            medium: Medium::Disk,
-        })
-    };
-    ephemeral.map(folder).collect()
 }
