@@ -33,8 +33,6 @@ impl Error {
     }
 
     pub(crate) fn invalid(field: &str, rule: impl Into<String>) -> Self {
-        let mut problems = Problems::default();
-        problems.add(field, rule);
-        Self::Invalid(problems)
+        Self::Invalid(Problems::one(field, rule))
     }
 }

@@ -93,13 +93,11 @@ pub(crate) fn holder(context: &Context, resource: &ResourceId) -> Holder {
 /// what a workspace has.
 pub(crate) fn refuse_own(context: &Context, host: &str, field: String) -> Result<(), Error> {
     let Some(own) = context.control.settings.own_name(host) else { return Ok(()) };
-    let mut problems = Problems::default();
     let why = format!(
         "asks for `{host}`, but `{own}` and all hosts below it are this server's own: choose \
          another name"
     );
-    problems.add(field, why);
-    Err(problems.into())
+    Err(Problems::one(field, why).into())
 }
 
 /// Takes the address for a preview, and gives back the one that it had. If the address is taken,

@@ -64,9 +64,7 @@ impl Context {
             Some(name) if names.contains(&name) => Ok(()),
             Some(_) => {
                 let rule = format!("must be a region of this installation: {}", names.join(", "));
-                let mut problems = Problems::default();
-                problems.add(field, rule);
-                Err(problems.into())
+                Err(Problems::one(field, rule).into())
             }
         }
     }

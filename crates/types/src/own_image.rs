@@ -52,15 +52,13 @@ pub enum BadImageName {
 impl BadImageName {
     /// Returns the problem of a request that has the parts of a name in members of their own.
     pub fn in_request(self) -> Problems {
-        let mut problems = Problems::default();
         match self {
             Self::Type => {
                 let message = format!("must be one of {}", IMAGE_TYPES.join(", "));
-                problems.add("resourceType", message);
+                Problems::one("resourceType", message)
             }
-            Self::Name | Self::Tag | Self::Digest => problems.add("name", self.to_string()),
+            Self::Name | Self::Tag | Self::Digest => Problems::one("name", self.to_string()),
         }
-        problems
     }
 }
 

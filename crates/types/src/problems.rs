@@ -16,6 +16,13 @@ pub struct Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
+    /// Returns a list of one problem.
+    pub fn one(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let mut problems = Self::default();
+        problems.add(field, message);
+        problems
+    }
+
     /// Records that `field` is wrong; `message` states the rule and continues the sentence "`field`
     /// …".
     pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {

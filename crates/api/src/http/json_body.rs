@@ -56,9 +56,8 @@ pub(super) fn typed<T: DeserializeOwned + JsonSchema>(
     {
         return Ok(read);
     }
-    let mut problems = Problems::default();
-    problems.add(error.path().to_string(), format!("cannot be read: {}", error.inner()));
-    Err(problems.into())
+    let why = format!("cannot be read: {}", error.inner());
+    Err(Problems::one(error.path().to_string(), why).into())
 }
 
 /// Replaces numbers such as `512.0` by integers. Returns whether there were any.

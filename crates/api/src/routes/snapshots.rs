@@ -44,9 +44,8 @@ pub(crate) async fn create(
 ) -> Result<Reply<Snapshot>, Error> {
     let source = call.body.0.source.as_ref().map(|source| source.name.clone());
     let Some(sandbox) = source.filter(|name| !name.is_empty()) else {
-        let mut problems = Problems::default();
-        problems.add("source.name", "is required: the sandbox to take it of");
-        return Err(control::Error::from(problems).into());
+        let missing = Problems::one("source.name", "is required: the sandbox to take it of");
+        return Err(control::Error::from(missing).into());
     };
     taken(call, sandbox).await
 }

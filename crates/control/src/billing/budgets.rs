@@ -184,12 +184,8 @@ impl Draft {
                 return Ok((Some(Webhook { url, secret: old.secret.clone() }), None));
             }
             (Some(MASK), None) => {
-                let mut problems = Problems::default();
-                problems.add(
-                    "webhookSecret",
-                    "is masked, but no value is stored: send the value itself",
-                );
-                return Err(problems.into());
+                let why = "is masked, but no value is stored: send the value itself";
+                return Err(Problems::one("webhookSecret", why).into());
             }
             (Some(given), _) => (given.to_owned(), None),
             (None, None) => {

@@ -12,7 +12,7 @@ use store::{Tx, resources};
 use types::ids::ResourceId;
 use types::parts::limits::{REVISIONS_KEPT_MAX, REVISIONS_LISTED_MAX};
 use types::parts::{Deploy, RevisionConfiguration, RevisionMetadata, Status};
-use types::{Kind, World};
+use types::{Kind, Problems, World};
 
 fn new_id(world: &World) -> String {
     world.random_text(12)
@@ -180,12 +180,10 @@ pub(super) fn require_canary<K: Kind>(
 
 fn unknown(member: &str, id: &str) -> Error {
     let shown: String = id.chars().take(40).collect();
-    let mut problems = types::Problems::default();
     let message = format!(
         "names the revision `{shown}`, which is not kept; list the revisions to see those that are"
     );
-    problems.add(format!("spec.revision.{member}"), message);
-    Error::Invalid(problems)
+    Problems::one(format!("spec.revision.{member}"), message).into()
 }
 
 /// Returns the kept revisions with their wishes, newest first, with secrets masked.

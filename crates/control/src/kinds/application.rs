@@ -64,9 +64,8 @@ fn require_sandbox(context: &Context, tx: &mut Tx<'_>, wish: &Application) -> Re
     if context.find(tx, KindName::Sandbox, &[], sandbox)?.is_some() {
         return Ok(());
     }
-    let mut problems = Problems::default();
-    problems.add("spec.extensions", format!("names the sandbox `{sandbox}`, which does not exist"));
-    Err(problems.into())
+    let why = format!("names the sandbox `{sandbox}`, which does not exist");
+    Err(Problems::one("spec.extensions", why).into())
 }
 
 /// Checks the snapshot to begin with, which holds what a sandbox wrote. It fits only over the image
@@ -103,10 +102,8 @@ fn require_snapshot(
         draft.wish.spec.snapshot = Some(snapshot.row.name);
         return Ok(());
     }
-    let mut problems = Problems::default();
-    let image = image.unwrap_or_default();
-    problems.add("spec.snapshot", format!("was taken over another image: `{image}`"));
-    Err(problems.into())
+    let why = format!("was taken over another image: `{}`", image.unwrap_or_default());
+    Err(Problems::one("spec.snapshot", why).into())
 }
 
 /// Returns what each kept revision runs, newest first.

@@ -16,7 +16,7 @@ use types::kinds::custom_domain::{DomainStatus, DomainType, State};
 use types::kinds::{Application, CustomDomain};
 use types::usage::Dimension;
 use types::wire::{CustomDomainShareTarget, ShareStatus};
-use types::{Kind, KindName, Timestamp};
+use types::{Kind, KindName, Problems, Timestamp};
 
 /// Names every other workspace of the account as the target of a share.
 const WHOLE_ACCOUNT: &str = "account";
@@ -96,9 +96,8 @@ fn require_fallback(context: &Context, tx: &mut Tx<'_>, wish: &CustomDomain) -> 
     if found {
         return Ok(());
     }
-    let mut problems = types::Problems::default();
-    problems.add("spec.fallbackPreviewId", format!("names no {what} of this workspace"));
-    Err(problems.into())
+    let why = format!("names no {what} of this workspace");
+    Err(Problems::one("spec.fallbackPreviewId", why).into())
 }
 
 /// Registers a domain for one application, which answers for all hosts that nothing else has.

@@ -96,11 +96,7 @@ pub(crate) fn push_tag(
 }
 
 fn bad(field: &'static str) -> impl FnOnce(BadImageName) -> Problems {
-    move |why| {
-        let mut problems = Problems::default();
-        problems.add(field, why.to_string());
-        problems
-    }
+    move |why| Problems::one(field, why.to_string())
 }
 
 /// Locks the image of a repository, which is created if there is none.

@@ -56,9 +56,8 @@ fn require_known(context: &Context, integration: &str) -> Result<(), Error> {
     names.extend(of_hub());
     names.sort_unstable();
     names.dedup();
-    let mut problems = Problems::default();
-    problems.add("spec.integration", format!("must be one of {}", names.join(", ")));
-    Err(problems.into())
+    let rule = format!("must be one of {}", names.join(", "));
+    Err(Problems::one("spec.integration", rule).into())
 }
 
 /// Deploys anew the functions whose hub server was given something else until now, so that new

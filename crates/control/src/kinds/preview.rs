@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed, Paging};
 use crate::error::Error;
 use store::Tx;
+use types::Problems;
 use types::edge::PreviewAddress;
 use types::hosts::{custom_url, preview_url};
 use types::kinds::custom_domain::{DomainStatus, DomainType, State as DomainState};
@@ -28,9 +29,7 @@ fn require_usable(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<()
     // A missing domain was refused with the other references.
     let Some(held) = Held::<CustomDomain>::find(context, tx, &[], domain)? else { return Ok(()) };
     let Some(why) = unusable(&held.wish, &held.state) else { return Ok(()) };
-    let mut problems = types::Problems::default();
-    problems.add("spec.customDomain", why);
-    Err(problems.into())
+    Err(Problems::one("spec.customDomain", why).into())
 }
 
 impl Managed for Preview {
