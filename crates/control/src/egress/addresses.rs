@@ -9,8 +9,8 @@ use crate::settings::{Egress, Settings};
 use std::collections::BTreeMap;
 use store::Tx;
 use store::egress_addresses::{self, Taken};
-use types::kinds::EgressIp;
 use types::kinds::egress_ip::IpFamily;
+use types::kinds::{EgressGateway, EgressIp};
 use types::parts::Status;
 use types::wire::PublicIp;
 
@@ -67,7 +67,7 @@ pub(crate) fn require_address_unused(
 ) -> Result<(), Error> {
     let parents = held.parents();
     // Locked, so that no sandbox begins to leave by it meanwhile.
-    let gateway = gateways::lock(context, tx, &parents)?;
+    let gateway = Held::<EgressGateway>::lock_around(context, tx, &parents)?;
     let Some(address) = &held.state.public_ip else { return Ok(()) };
     let leaves = source_of(context, tx, &parents)?;
     if leaves.iter().any(|source| source.to_string() == *address)

@@ -16,20 +16,6 @@ use types::{Kind, KindName};
 /// The type of events about addresses.
 const ADDRESS: &str = "address";
 
-/// Finds and locks the gateway around an address.
-pub(super) fn lock(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    parents: &[String],
-) -> Result<Held<EgressGateway>, Error> {
-    let (name, above) = parents.split_last().ok_or_else(|| absent(""))?;
-    Held::lock(context, tx, above, name)
-}
-
-fn absent(name: &str) -> Error {
-    Error::NoResource { kind: KindName::EgressGateway, name: name.to_owned() }
-}
-
 /// Adds what became of an address to the events of its gateway.
 pub(super) fn note(
     context: &Context,
@@ -37,7 +23,7 @@ pub(super) fn note(
     parents: &[String],
     message: &str,
 ) -> Result<(), Error> {
-    let held = lock(context, tx, parents)?;
+    let held = Held::<EgressGateway>::lock_around(context, tx, parents)?;
     let mut state = held.state.clone();
     let status = state.status().unwrap_or(Status::Deployed);
     state.record(ADDRESS, status, message, context.world().now());
@@ -125,7 +111,7 @@ pub(crate) fn require_gateway(
 ) -> Result<(), Error> {
     let Some(gateway) = wish.spec.gateway() else { return Ok(()) };
     if let Some(held) = named(context, tx, (gateway, wish.spec.vpc()))? {
-        lock(context, tx, &path(&held))?;
+        Held::<EgressGateway>::lock(context, tx, &held.parents(), &held.row.name)?;
     }
     source_for(context, tx, gateway, wish)?.map(drop).map_err(Error::from)
 }
@@ -229,7 +215,8 @@ pub(crate) fn require_vpc_unused(
     let below = Query::new(&context.member.workspace, EgressGateway::NAME, Some(&held.row.name));
     for gateway in resources::list(tx, &below)? {
         // Locked, so that no sandbox begins to leave by it meanwhile.
-        lock(context, tx, &[held.row.name.clone(), gateway.name.clone()])?;
+        let vpc = std::slice::from_ref(&held.row.name);
+        Held::<EgressGateway>::lock(context, tx, vpc, &gateway.name)?;
         require_unused(context, tx, &gateway.name)?;
     }
     Ok(())
