@@ -13,7 +13,7 @@ use crate::billing::allow;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Checked, Held, Secrets, Shown};
-use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
+use crate::error::{Absent, Conflict, Error, Forbidden, Unfit, shown_name};
 use crate::idempotency::{JsonAnswer, RequestKey, forget, forget_answer, kept_answer, once};
 use crate::missing::Missing;
 use crate::run_to_end::run_to_end;
@@ -294,10 +294,7 @@ pub(crate) fn find(
     sandbox: Option<&ResourceId>,
     name: &str,
 ) -> Result<Held<Snapshot>, Error> {
-    let absent = || {
-        let id = name.chars().take(80).collect();
-        Error::from(Absent::Snapshot { id })
-    };
+    let absent = || Error::from(Absent::Snapshot { id: shown_name(name) });
     if name.chars().count() > NAME_MAX {
         return Err(absent());
     }

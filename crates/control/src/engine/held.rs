@@ -110,5 +110,5 @@ impl<K: Managed> Held<K> {
 }
 
 fn absent<K: Kind>(name: &str) -> Error {
-    Error::NoResource { kind: K::NAME, name: name.chars().take(80).collect() }
+    Error::no_resource(K::NAME, name)
 }

@@ -126,7 +126,7 @@ pub fn require_parent<K: Managed>(
     };
     match context.find(tx, *kind, above, name)? {
         Some(_) => Ok(()),
-        None => Err(Error::NoResource { kind: *kind, name: name.chars().take(80).collect() }),
+        None => Err(Error::no_resource(*kind, name)),
     }
 }
 

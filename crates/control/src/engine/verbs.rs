@@ -5,7 +5,7 @@ use super::managed::{Draft, Managed, ShowsSecrets};
 use super::secrets::{self, Secrets, seal_context};
 use super::{pending, revisions};
 use crate::context::Context;
-use crate::error::{Error, Forbidden, Unfit};
+use crate::error::{Error, Forbidden, Unfit, shown_name};
 use crate::json::text;
 use std::collections::BTreeMap;
 use store::resources::{self, Stored};
@@ -76,7 +76,7 @@ pub fn create<K: Managed>(
     wish: K,
 ) -> Result<K, Error> {
     auth::workspaces::keep(tx, &context.member)?;
-    require_parent::<K>(context, tx, parents)?;
+    lock_parent::<K>(context, tx, parents)?;
     require_room_below::<K>(context, tx, parents)?;
     let id = ResourceId::new(context.world());
     create_checked(context, tx, parents, Checked::new(context, wish)?, id, |_| {})
@@ -409,7 +409,7 @@ pub(super) fn exists<K: Kind>(wish: &K) -> Error {
 }
 
 /// Checks that the parent of a new object exists, and locks it.
-fn require_parent<K: Kind>(
+fn lock_parent<K: Kind>(
     context: &Context,
     tx: &mut Tx<'_>,
     parents: &[String],
@@ -419,7 +419,7 @@ fn require_parent<K: Kind>(
     };
     match resources::lock(tx, &context.member.workspace, *kind, &above.join("/"), name)? {
         Some(_) => Ok(()),
-        None => Err(Error::NoResource { kind: *kind, name: name.chars().take(80).collect() }),
+        None => Err(Error::no_resource(*kind, name)),
     }
 }
 
@@ -449,11 +449,9 @@ pub(super) fn require_references(
         let known =
             before.iter().any(|old| old.kind == reference.kind && old.name == reference.name);
         if !known && !refers(context, tx, reference)? {
-            let shown: String = reference.name.chars().take(80).collect();
-            problems.add(
-                &reference.field,
-                format!("names the {} `{shown}`, which does not exist", reference.kind),
-            );
+            let (kind, name) = (reference.kind, shown_name(&reference.name));
+            let why = format!("names the {kind} `{name}`, which does not exist");
+            problems.add(&reference.field, why);
         }
     }
     Ok(problems.into_result()?)

@@ -101,6 +101,20 @@ pub enum Error {
     Store(store::Error),
 }
 
+/// Most characters of a name that callers sent and that an error repeats.
+const NAME_SHOWN: usize = 80;
+
+/// Returns a name as errors repeat it.
+pub(crate) fn shown_name(name: &str) -> String {
+    name.chars().take(NAME_SHOWN).collect()
+}
+
+impl Error {
+    pub(crate) fn no_resource(kind: KindName, name: &str) -> Self {
+        Self::NoResource { kind, name: shown_name(name) }
+    }
+}
+
 /// Formats the queue's refusal, and what to do about it.
 fn not_queued(error: &jobs::StartError) -> String {
     use jobs::StartError as Queue;

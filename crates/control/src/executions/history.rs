@@ -3,7 +3,7 @@
 use super::view;
 use crate::context::Context;
 use crate::engine::Held;
-use crate::error::{Absent, Error, Unfit};
+use crate::error::{Absent, Error, Unfit, shown_name};
 use crate::pager::Pager;
 use crate::query::{ListQuery, PAGE, SMALL_PAGE};
 use store::Tx;
@@ -15,11 +15,9 @@ use types::wire::{JobExecution, JobExecutionTask};
 
 /// Most tasks that the answer about one execution shows; the others are in its list of tasks.
 const TASKS_SHOWN: i64 = 100;
-/// How much of an unknown name an error repeats.
-const SHOWN_CHARACTERS: usize = 80;
 
 fn absent(name: &str) -> Error {
-    Absent::Execution { name: name.chars().take(SHOWN_CHARACTERS).collect() }.into()
+    Absent::Execution { name: shown_name(name) }.into()
 }
 
 /// Finds an execution of a job, even if the job is gone.

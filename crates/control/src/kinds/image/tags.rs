@@ -46,8 +46,7 @@ pub fn tags(
     let held = Held::<Image>::get(context, tx, &parents, name)?;
     let owner = held.state.source_workspace.as_ref().unwrap_or(&context.member.workspace_name);
     if asked.source_workspace.as_ref().is_some_and(|source| source != owner) {
-        let name = name.chars().take(80).collect();
-        return Err(Error::NoResource { kind: KindName::Image, name });
+        return Err(Error::no_resource(KindName::Image, name));
     }
     let TagQuery { sort, prefix, name, .. } = asked;
     let list = format!("{}/tags?{sort:?}&{prefix:?}&{name:?}", held.row.id);
