@@ -93,7 +93,7 @@ fn order(
     machine: &str,
 ) -> Result<(u32, Option<VolumeSource>), Error> {
     // Missing references are reported together with everything else that is wrong with the wish.
-    engine::require_referred(context, tx, wish)?;
+    engine::require_references(context, tx, &wish.references(), &[])?;
     let size = crate::kinds::volume::size_mb(context, tx, wish)?;
     let size_mb = engine::whole(&ResourceId::known(wish.name()), size)?;
     let Some(origin) = volume_templates::origin(context, tx, wish)? else {
@@ -192,7 +192,8 @@ async fn shrink_back(
         held.wish.spec.size = Some(kept_mb.into());
         let mut state = held.state.clone();
         meter(&context, tx, (&held.row.name, &held.row.id), &mut state, held.wish.spec.size)?;
-        engine::put_back(&context, tx, held, state)?;
+        let wish = held.wish.clone();
+        engine::write_over(&context, tx, held, (wish, state), None)?;
         Ok::<_, Error>(())
     };
     control.store.write(work).await

@@ -29,4 +29,4 @@ pub use verbs::{
     Checked, Shown, change_state, create, create_checked, get, opened, present, remove, replace,
     require_version,
 };
-pub(crate) use verbs::{put_back, replace_held, require_referred, rewrite};
+pub(crate) use verbs::{replace_held, require_references, write_over};

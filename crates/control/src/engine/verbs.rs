@@ -271,7 +271,7 @@ pub(crate) fn replace_held<K: Managed>(
 }
 
 /// Stores a new wish and state of an object, and the revision that begins with them, if any.
-pub(super) fn write_over<K: Managed>(
+pub(crate) fn write_over<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
     mut held: Held<K>,
@@ -290,28 +290,6 @@ pub(super) fn write_over<K: Managed>(
     }
     references::replace(tx, &held.row, &held.wish.references())?;
     Ok(held)
-}
-
-/// Takes back a change that could not be carried out.
-pub(crate) fn put_back<K: Managed>(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    held: Held<K>,
-    state: K::State,
-) -> Result<Held<K>, Error> {
-    let wish = held.wish.clone();
-    write_over(context, tx, held, (wish, state), None)
-}
-
-/// Stores a rewritten wish with the same meaning: nothing is deployed anew, and no revision begins.
-pub(crate) fn rewrite<K: Managed>(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    held: Held<K>,
-    wish: K,
-) -> Result<Held<K>, Error> {
-    let state = held.state.clone();
-    write_over(context, tx, held, (wish, state), None)
 }
 
 /// Refuses unless the object still has the version that the caller has seen.
@@ -438,7 +416,7 @@ fn require_room_below<K: Kind>(
 
 /// Checks that objects which a wish newly refers to exist. Older references may have lost theirs
 /// since.
-pub(super) fn require_references(
+pub(crate) fn require_references(
     context: &Context,
     tx: &mut Tx<'_>,
     wanted: &[Reference],
@@ -455,15 +433,6 @@ pub(super) fn require_references(
         }
     }
     Ok(problems.into_result()?)
-}
-
-/// Refuses a new wish that refers to objects which do not exist.
-pub(crate) fn require_referred<K: Managed>(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    wish: &K,
-) -> Result<(), Error> {
-    require_references(context, tx, &wish.references(), &[])
 }
 
 /// Checks whether the referenced object exists. What is inside others is referred to without them,

@@ -221,7 +221,9 @@ async fn seal(
         let mut wish = engine::opened(&context, &held)?;
         if grant(&held.row, &wish.spec).whole == before.whole {
             wish.spec.secret.clone_from(&next.secret);
-            engine::rewrite(&context, tx, held, wish)?;
+            // It means the same, so nothing is deployed anew.
+            let state = held.state.clone();
+            engine::write_over(&context, tx, held, (wish, state), None)?;
         }
         Ok(())
     };
