@@ -146,7 +146,7 @@ async fn started(
 ) -> Result<JsonAnswer, Error> {
     let control = &new.context.control;
     let Ready { machine, launch, id } = ready;
-    let _lock = control.workloads.locks.take(&id).await;
+    let _lock = control.workloads.lock(&id).await;
     let _starting = control.workloads.starting.begin(&id);
     let birth = Some((id.clone(), machine.name().to_owned()));
     let begins = new.begins.clone();

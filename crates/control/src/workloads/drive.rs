@@ -24,7 +24,7 @@ impl Followed for Drive {
     /// row that is gone.
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((drives, machine)) = control.drive_store() else { return Ok(()) };
-        let _lock = control.workloads.locks.take(id).await;
+        let _lock = control.workloads.lock(id).await;
         let Some(held) = rows::find_held::<Self>(control, id).await? else {
             return Ok(drives.remove(&name_of(id)).await?);
         };

@@ -64,7 +64,7 @@ pub(super) fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wa
 /// Does what a sandbox's row asks of this machine, if anything. Repeating it is harmless.
 pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let Some(machine) = control.machine().cloned() else { return Ok(()) };
-    let _lock = control.workloads.locks.take(id).await;
+    let _lock = control.workloads.lock(id).await;
     let Some(case) = case::read(control, machine.name(), id).await? else {
         retire_but(&*machine, id, None).await;
         control.workloads.told.forget(id);

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 32;
 const WORKSPACE_AT_ONCE: usize = 8;
 
 pub(crate) struct Shared {
-    pub(super) locks: Locks,
+    locks: Locks,
     /// Names for which something is made on the machine before they have a row.
     new_names: Locks<(WorkspaceId, KindName, String)>,
     /// Sandboxes whose instance is started while their row is written. Their rows may say more than

@@ -35,7 +35,7 @@ impl Followed for Snapshot {
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((snapshots, _)) = control.snapshot_store() else { return Ok(()) };
         // Whoever takes the snapshot holds the lock until its row has the outcome.
-        let _lock = control.workloads.locks.take(id).await;
+        let _lock = control.workloads.lock(id).await;
         let of = id.clone();
         let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
         match held {

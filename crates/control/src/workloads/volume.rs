@@ -33,7 +33,7 @@ impl Followed for Volume {
 
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((volumes, machine)) = control.volume_store() else { return Ok(()) };
-        let _lock = control.workloads.locks.take(id).await;
+        let _lock = control.workloads.lock(id).await;
         match rows::find_held::<Self>(control, id).await? {
             None => Ok(volumes.remove(&name_of(id)).await?),
             Some(held) => fit(control, &*volumes, held, &machine).await,

@@ -26,7 +26,7 @@ impl Followed for VolumeTemplate {
 
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((volumes, _)) = control.volume_store() else { return Ok(()) };
-        let _lock = control.workloads.locks.take(id).await;
+        let _lock = control.workloads.lock(id).await;
         let of = id.clone();
         let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
         for name in unwanted(&*volumes, id, held.as_ref().map(|held| &held.state)) {

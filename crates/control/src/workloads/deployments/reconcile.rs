@@ -48,7 +48,7 @@ pub(super) async fn reconcile<K: Deployable>(
     id: &ResourceId,
 ) -> Result<(), Error> {
     let Some(machine) = control.machine().cloned() else { return Ok(()) };
-    let _lock = control.workloads.locks.take(id).await;
+    let _lock = control.workloads.lock(id).await;
     let all = &control.workloads.deployments;
     all.begin(id, K::NAME);
     let Some(case) = read::<K>(control, id).await? else {
