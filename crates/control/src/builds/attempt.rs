@@ -117,9 +117,9 @@ async fn build_and_log(
     order: &BuildOrder,
 ) -> Result<Built, BuildFault> {
     let (pieces, printed) = mpsc::channel(PIECES_MAX);
-    let tape = control.logs.begin(log::source(build));
+    let writer = control.logs.begin(log::source(build));
     let logs = control.logs.clone();
-    let kept = tokio::spawn(async move { logs.record(tape, printed).await });
+    let kept = tokio::spawn(async move { logs.record(writer, printed).await });
     let built = in_time(control, builder, order, pieces).await;
     // A program that keeps printing after the end must not hold the slot.
     match tokio::time::timeout(LOG_END_MAX, kept).await {

@@ -59,8 +59,8 @@ impl Instances {
             return self.nothing(outcome);
         }
         let (pieces, printed) = mpsc::channel(output::PIECES_MAX);
-        let tape = self.tape(id, attempt, found).await;
-        let ended = self.attend(&instance, attempt, tape.from(), pieces);
+        let writer = self.writer(id, attempt, found).await;
+        let ended = self.attend(&instance, attempt, writer.from(), pieces);
         let rules = egress::plain(attempt.order.plan.network.as_ref());
         let told = async {
             if found {
@@ -68,7 +68,7 @@ impl Instances {
             }
         };
         // The outcome is only reported once all output is stored.
-        let recorded = self.logs.record(tape, printed);
+        let recorded = self.logs.record(writer, printed);
         let (ended, kept, ()) = tokio::join!(ended, recorded, told);
         if let Err(lost) = kept {
             tracing::error!(%lost, %instance, "the output of a task is not whole");
@@ -156,7 +156,7 @@ impl Instances {
 
     /// Returns the log writer of an attempt, which continues what an earlier run of this program
     /// stored.
-    async fn tape(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> LogWriter {
+    async fn writer(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> LogWriter {
         let execution = &attempt.order.execution;
         let source = Source {
             workspace: execution.workspace.clone(),
