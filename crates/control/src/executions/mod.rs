@@ -13,7 +13,7 @@ use crate::engine::{self, Held};
 use crate::error::{Error, Unfit};
 use crate::json;
 use crate::workload_identity::{self, Access};
-use crate::workloads::workload::Workload;
+use crate::workloads::workload::{HOST, Workload, variables};
 use jobs::{Caller, NewExecution, Plan};
 use store::Tx;
 use store::executions::Execution;
@@ -22,13 +22,11 @@ use types::ids::{ExecutionId, ResourceId};
 use types::instance::{Medium, Scratch};
 use types::kinds::Job;
 use types::kinds::job::{JobRuntime, JobVolume};
-use types::parts::{Env, Port, Sensitive, TextMap};
+use types::parts::{Port, Sensitive, TextMap};
 use types::wire::Free;
 
 /// Memory of a task whose job names none. It comes with two cores.
 const MEMORY_MB_DEFAULT: i64 = 4096;
-/// The address that programs inside should bind to.
-const HOST: &str = "0.0.0.0";
 /// Names of variables that tasks get, as the published clients read them.
 pub const TASK_INDEX: &str = "TASK_INDEX";
 const EXECUTION_ID: &str = "BL_EXECUTION_ID";
@@ -150,10 +148,7 @@ fn environment(
     access: &Access,
     (name, over): (&str, &TextMap),
 ) -> Vec<(String, String)> {
-    let theirs = runtime.envs.iter().flatten();
-    let theirs = theirs.filter_map(|Env { name, value, .. }| {
-        Some((name.clone()?, value.clone().unwrap_or_default()))
-    });
+    let theirs = variables(runtime.envs.iter().flatten());
     let region = context.region(wish.spec.region.as_deref());
     let mut ours = wish.common_environment(context, region, runtime.generation);
     ours.extend([

@@ -1,6 +1,6 @@
 //! How a sandbox becomes the launch of its instance.
 
-use super::workload::Workload;
+use super::workload::{HOST, Workload, variables};
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
@@ -19,8 +19,6 @@ use types::wire::WorkspaceRuntime;
 
 /// The number of a sandbox's first launch.
 pub(super) const FIRST: u32 = 1;
-/// The address that the sandbox API binds to, and that programs inside should use.
-const HOST: &str = "0.0.0.0";
 
 /// Returns the instance of the launch that a row asks for.
 pub(crate) fn instance(id: &ResourceId, state: &State) -> InstanceName {
@@ -138,9 +136,9 @@ fn environment(
         ours.push(("SANDBOX_DISABLE_PROCESS_LOGGING", "true".to_owned()));
     }
     let theirs = wish.spec.runtime.iter().flat_map(|runtime| runtime.envs.iter().flatten());
-    let theirs =
-        theirs.filter_map(|env| Some((env.name.clone()?, env.value.clone().unwrap_or_default())));
-    theirs.chain(ours.into_iter().map(|(name, value)| (name.to_owned(), value))).collect()
+    variables(theirs)
+        .chain(ours.into_iter().map(|(name, value)| (name.to_owned(), value)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -5,9 +5,20 @@ use crate::context::Context;
 use crate::machine::{Launch, LaunchFault, Machine};
 use store::Store;
 use types::kinds::{Agent, Application, Function, Job, Sandbox};
-use types::parts::Generation;
+use types::parts::{Env, Generation};
 use types::usage::Dimension;
 use types::{Kind, KindName};
+
+/// The address that programs inside should bind to.
+pub(crate) const HOST: &str = "0.0.0.0";
+
+/// Returns the variables that a user set, in order, as an instance gets them.
+pub(crate) fn variables<'e>(
+    envs: impl IntoIterator<Item = &'e Env>,
+) -> impl Iterator<Item = (String, String)> {
+    let variable = |env: &Env| Some((env.name.clone()?, env.value.clone().unwrap_or_default()));
+    envs.into_iter().filter_map(variable)
+}
 
 /// A kind that runs as instances.
 pub(crate) trait Workload: Kind {

@@ -10,16 +10,14 @@ use crate::hub::{self, Server};
 use crate::machine::{Launch, Work};
 use crate::volumes;
 use crate::workload_identity::Access;
+use crate::workloads::workload::{HOST, variables};
 use bytes::Bytes;
 use std::time::Duration;
 use store::Tx;
 use store::identity::workspaces::Workspace;
 use types::egress::EgressRules;
 use types::instance::InstanceName;
-use types::parts::Env;
 
-/// The address that programs bind to.
-const HOST: &str = "0.0.0.0";
 /// Grace period of a program that is asked to end.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
@@ -148,10 +146,7 @@ fn environment<K: Deployable>(
         access.credentials,
     ]);
     let named = |(name, value): (&str, String)| (name.to_owned(), value);
-    let theirs = program.envs.iter().filter_map(|Env { name, value, .. }| {
-        Some((name.clone()?, value.clone().unwrap_or_default()))
-    });
-    let theirs = theirs.chain(of_hub);
+    let theirs = variables(program.envs).chain(of_hub);
     access
         .addresses
         .into_iter()
