@@ -2,6 +2,7 @@
 
 use super::followed::{Followed, Look, Reader};
 use super::images::{self, Usable};
+use super::workload::in_containers;
 use super::{cron, rows};
 use crate::control::Control;
 use crate::engine::Held;
@@ -12,7 +13,7 @@ use types::Timestamp;
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::Job;
 use types::kinds::job::JobRuntime;
-use types::parts::{Generation, Lifecycle, Status};
+use types::parts::{Lifecycle, Status};
 
 const DEPLOYMENT: &str = "deployment";
 
@@ -82,10 +83,5 @@ fn verdict(
         Err(Error::InvalidImage(unknown)) => return Ok((Status::Failed, unknown.to_string())),
         Err(error) => return Err(error),
     };
-    Ok(match runtime.generation {
-        None | Some(Generation::Mk2) => (Status::Deployed, place.to_owned()),
-        Some(Generation::Mk3) => {
-            (Status::Deployed, format!("{place}: this server has no microVMs, which mk3 asks for"))
-        }
-    })
+    Ok((Status::Deployed, in_containers(place, runtime.generation)))
 }

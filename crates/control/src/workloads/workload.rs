@@ -20,6 +20,16 @@ pub(crate) fn variables<'e>(
     envs.into_iter().filter_map(variable)
 }
 
+/// Completes a message about something that runs in containers, which is not what `mk3` asks for.
+pub(super) fn in_containers(message: &str, generation: Option<Generation>) -> String {
+    match generation {
+        None | Some(Generation::Mk2) => message.to_owned(),
+        Some(Generation::Mk3) => {
+            format!("{message}: this server has no microVMs, which mk3 asks for")
+        }
+    }
+}
+
 /// A kind that runs as instances.
 pub(crate) trait Workload: Kind {
     /// The dimension in which the time of its instances is metered. `None` if it has no price.

@@ -9,6 +9,7 @@ use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::workload_identity;
 use crate::workloads::rows;
+use crate::workloads::workload::in_containers;
 use std::time::Duration;
 use store::Tx;
 use types::Timestamp;
@@ -81,13 +82,8 @@ fn switch<K: Deployable>(
     give_back_volumes(context, tx, held, Some(to))?;
     let mut state = held.state.clone();
     state.serving = Some(Served { revision: to.to_owned(), port });
-    let message = match generation {
-        Some(Generation::Mk3) => {
-            "serves in containers: this server has no microVMs, which mk3 asks for"
-        }
-        None | Some(Generation::Mk2) => "serves in containers",
-    };
-    let message = format!("{message}{}", short_of(&context.control, &held.wish));
+    let mut message = in_containers("serves in containers", generation);
+    message.push_str(&short_of(&context.control, &held.wish));
     let now = context.world().now();
     state.lifecycle.record_of(Of::Revision(to), DEPLOYMENT, Status::Deployed, message, now);
     Ok(Some(state))

@@ -4,6 +4,7 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{LaunchFault, Machine};
+use crate::workloads::workload::in_containers;
 use crate::workloads::{launch, preview, rows};
 use std::sync::Arc;
 use store::Tx;
@@ -160,13 +161,7 @@ pub(crate) fn deployed(
     generation: Option<Generation>,
     now: Timestamp,
 ) {
-    let mut message = match generation {
-        None | Some(Generation::Mk2) => "runs in a container",
-        Some(Generation::Mk3) => {
-            "runs in a container: this server has no microVMs, which mk3 asks for"
-        }
-    }
-    .to_owned();
+    let mut message = in_containers("runs in a container", generation);
     if state.snapshot.is_some() {
         message.push_str("; it began with the files of a snapshot, without memory and processes");
     }
