@@ -25,7 +25,7 @@ use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::custom_domain::{DomainStatus, DomainType};
 use types::kinds::sandbox::Placement;
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
-use types::parts::{Lifecycle, Status};
+use types::parts::Status;
 
 /// The port of a preview that names none. The gateway takes it to mean the sandbox API, with
 /// everything behind it.
@@ -119,13 +119,9 @@ fn serving(control: &Control, held: &Held<Sandbox>) -> Serving {
         }
         (Status::Terminated | Status::Deleting, _) => Serving::Off { why: "has ended".into() },
         (Status::Failed, _) => {
-            Serving::Off { why: format!("failed: {}", last_message(&held.state.lifecycle)) }
+            Serving::Off { why: format!("failed: {}", held.state.lifecycle.last_message()) }
         }
     }
-}
-
-fn last_message(lifecycle: &Lifecycle) -> &str {
-    lifecycle.events.last().and_then(|event| event.message.as_deref()).unwrap_or("see its events")
 }
 
 /// Returns the route of a sandbox that was just created.

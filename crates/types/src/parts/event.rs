@@ -104,6 +104,11 @@ impl Lifecycle {
         last.map(|event| event.status)
     }
 
+    /// Returns the message of the last event, or where to look if it has none.
+    pub fn last_message(&self) -> &str {
+        self.events.last().and_then(|event| event.message.as_deref()).unwrap_or("see its events")
+    }
+
     /// Appends an event. Its time is later than all earlier ones, even if the clock was set back,
     /// because readers sort by time.
     pub fn record(

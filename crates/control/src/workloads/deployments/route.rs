@@ -11,7 +11,7 @@ use crate::workloads::followed::Reader;
 use crate::workloads::rows::{self, Workspaces};
 use store::Tx;
 use types::edge::{Replica, RouteChange, Scale, Serving, Target, TriggerRoute, WorkloadRoute};
-use types::parts::{Deployment, Status, TriggerType};
+use types::parts::{Status, TriggerType};
 
 pub(super) fn of<K: Deployable>(
     control: &Control,
@@ -110,15 +110,10 @@ fn serving<K: Deployable>(control: &Control, held: &Held<K>) -> Result<Serving, 
     }
     match (state.serves(), held.row.status) {
         (Some(serving), _) => Ok(Serving::To(targets(control, held, serving))),
-        (None, Some(Status::Failed)) => off(&format!("failed: {}", last_message(state))),
+        (None, Some(Status::Failed)) => off(&format!("failed: {}", state.lifecycle.last_message())),
         (None, _) if held.wish.program(&held.row.id)?.is_none() => off("has no image yet"),
         (None, _) => Ok(Serving::Starting),
     }
-}
-
-fn last_message(state: &Deployment) -> &str {
-    let last = state.lifecycle.events.last();
-    last.and_then(|event| event.message.as_deref()).unwrap_or("see its events")
 }
 
 fn targets<K: Deployable>(control: &Control, held: &Held<K>, serving: &str) -> Vec<Target> {
