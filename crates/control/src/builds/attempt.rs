@@ -1,5 +1,6 @@
 //! One attempt at one build.
 
+use super::buildable::workload_kind;
 use super::end;
 use super::log::{self, PIECES_MAX};
 use crate::control::Control;
@@ -81,15 +82,6 @@ fn own_images(
     let pushed = |name: &str| format!("{host}/{workspace}/{name}");
     let both = |(name, digest): (String, String)| [(pushed(&name), digest.clone()), (name, digest)];
     own.into_iter().flat_map(both).collect()
-}
-
-/// Returns the kind of workload that the image is for.
-fn workload_kind(build: &Build) -> KindName {
-    let first = build.repository.split('/').next().unwrap_or_default();
-    match build.kind {
-        KindName::Image => super::buildable::kind_of(first).unwrap_or(KindName::Image),
-        kind => kind,
-    }
 }
 
 /// Unpacks the content of a volume template. The digest of its copy at the object service takes the

@@ -6,6 +6,7 @@ use crate::engine::Managed;
 use crate::error::Error;
 use crate::executions::triggered::require_addresses;
 use store::Tx;
+use store::builds::Build;
 use types::KindName;
 use types::ids::ResourceId;
 use types::kinds::{Agent, Application, Function, Job, Sandbox};
@@ -22,9 +23,15 @@ const REPOSITORIES: [(&str, KindName); 6] = [
     (Sandbox::REPOSITORY, KindName::Sandbox),
 ];
 
-/// Returns the kind of workload that a repository's images are for, by the first part of its name.
-pub(super) fn kind_of(repository: &str) -> Option<KindName> {
-    REPOSITORIES.into_iter().find(|(name, _)| *name == repository).map(|(_, kind)| kind)
+/// Returns the kind of workload that a build is for. For the build of an image alone, the first
+/// part of its name says so.
+pub(super) fn workload_kind(build: &Build) -> KindName {
+    if build.kind != KindName::Image {
+        return build.kind;
+    }
+    let first = build.repository.split('/').next().unwrap_or_default();
+    let found = REPOSITORIES.into_iter().find(|(name, _)| *name == first);
+    found.map_or(KindName::Image, |(_, kind)| kind)
 }
 
 pub trait Buildable: Managed {

@@ -1,12 +1,12 @@
 //! The output of builds, which is stored with the output of their workloads.
 
-use super::buildable::kind_of;
+use super::buildable::workload_kind;
 use bytes::Bytes;
 use store::builds::Build;
 use store::logs::{Printer, Source};
 use tokio::sync::mpsc;
+use types::World;
 use types::instance::{Printed, Stream};
-use types::{KindName, World};
 
 /// Pieces of output of one build buffered on their way to its log. When they are full, the build
 /// waits.
@@ -14,13 +14,11 @@ pub(super) const PIECES_MAX: usize = 64;
 
 /// Returns the source under which the output of one attempt is logged.
 pub(super) fn source(build: &Build) -> Source {
-    let (first, name) = build.repository.split_once('/').unwrap_or(("", &build.repository));
-    // The output of an image's build is stored with the kind of workload the image is for, where
-    // readers look.
-    let kind = if build.kind == KindName::Image { kind_of(first) } else { Some(build.kind) };
+    let (_, name) = build.repository.split_once('/').unwrap_or(("", &build.repository));
     Source {
         workspace: build.workspace.clone(),
-        kind: kind.unwrap_or(KindName::Image),
+        // Where readers look.
+        kind: workload_kind(build),
         name: name.to_owned(),
         printer: Printer::Build {
             build: build.id.clone(),
