@@ -4,13 +4,12 @@
 use super::Models;
 use super::Room;
 use super::entry::Entry;
-use super::turns::{Turn, Turns};
 use super::upstream::Broken;
 use ::models::chat::Passed;
 use ::models::ledger::Reservation;
 use ::models::prices::Price;
 use ::models::tokens::{Seen, UsageReader, input_estimate};
-use admission::Permit;
+use admission::{Permit, Turn, Turns};
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -218,13 +217,13 @@ fn in_turn(counts: &Arc<Turns>, workspace: String, count: impl FnOnce() + Send +
             drop(turn);
         }
     };
-    if let Some(turn) = counts.try_turn(&workspace) {
+    if let Some(turn) = counts.try_take(&workspace) {
         drop(runtime.spawn_blocking(on_thread(turn)));
         return;
     }
     let counts = Arc::clone(counts);
     drop(runtime.spawn(async move {
-        let turn = counts.turn(&workspace).await;
+        let turn = counts.take(&workspace).await;
         drop(tokio::task::spawn_blocking(on_thread(turn)));
     }));
 }
@@ -295,7 +294,7 @@ mod tests {
 
     #[test]
     fn calls_that_are_cut_off_when_the_program_ends_are_counted() {
-        let counts = Arc::new(Turns::new(Limits { total: 2, share: 1 }));
+        let counts = Arc::new(Turns::from(Limits { total: 2, share: 1 }));
         let counted = Arc::default();
         let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
         for _ in 0..CALLS {

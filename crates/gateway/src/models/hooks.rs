@@ -5,9 +5,8 @@ use super::Room;
 use super::patterns::{TooSlow, boundary_before, compiled, find, is_json, masked, says_twice};
 use super::settings::AnswerTimeouts;
 use super::texts::{Unseen, rewritten};
-use super::turns::Turns;
 use super::upstream::{Outgoing, Pieces, SharedClient, Uncollected};
-use admission::{Pool, Refused};
+use admission::{Pool, Refused, Turns};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -313,7 +312,7 @@ impl Hook {
         ask: HooksAsk<'_>,
         work: impl FnOnce(Instant) -> T + Send + 'static,
     ) -> Result<T, Stopped> {
-        let Ok(turn) = tokio::time::timeout(ask.time, ask.looks.turn(ask.owner)).await else {
+        let Ok(turn) = tokio::time::timeout(ask.time, ask.looks.take(ask.owner)).await else {
             return Err(self.failed("too much of the workspace is being looked at"));
         };
         let until = Instant::now() + ask.time;

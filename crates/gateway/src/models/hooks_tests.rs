@@ -115,7 +115,7 @@ async fn webhook(json: String) -> Uri {
 async fn what_hooks_put_in_place_of_a_body_takes_room_of_the_workspace() {
     let settings = ModelSettings::default().with_inside(&["127.0.0.1".to_owned()]).unwrap();
     let client: SharedClient = Arc::new(Client::new(&settings));
-    let looks = Turns::new(settings.looks);
+    let looks = Turns::from(settings.looks);
     let long = format!(r#"{{"a":"{}"}}"#, "1234 ".repeat(50_000));
     for (share, is_enough) in [(1 << 20, true), (100_000, false)] {
         let bodies = Pool::new("bytes of a test", Limits { total: 1 << 20, share });

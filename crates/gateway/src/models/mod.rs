@@ -48,7 +48,6 @@ mod room;
 mod served;
 mod settings;
 mod texts;
-mod turns;
 mod upstream;
 mod without_usage;
 
@@ -64,12 +63,11 @@ pub(crate) use upstream::Pieces;
 
 use ::models::ledger::Ledger;
 use ::models::prices::PriceTable;
-use admission::Pool;
+use admission::{Pool, Turns};
 use cache::Cache;
 use log::Log;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use turns::Turns;
 use types::World;
 use types::models::{ModelCall, ModelOutcome};
 use upstream::{Client, SharedClient};
@@ -103,8 +101,8 @@ impl Models {
             client: Arc::new(Client::new(settings)),
             cache: Cache::new(settings),
             log: Log::new(settings.log_max),
-            looks: Turns::new(settings.looks),
-            counts: Arc::new(Turns::new(settings.counts)),
+            looks: Turns::from(settings.looks),
+            counts: Arc::new(Turns::from(settings.counts)),
             bodies: Pool::new("bytes of requests to models", settings.bodies),
             parts: OnceLock::new(),
             settings: settings.clone(),

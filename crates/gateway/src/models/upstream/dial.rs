@@ -3,8 +3,7 @@
 
 use super::errors::Unreachable;
 use crate::models::settings::ModelSettings;
-use crate::models::turns::{Turn, Turns};
-use admission::is_own_address;
+use admission::{Turn, Turns, is_own_address};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -37,6 +36,7 @@ pub(super) struct Dialer {
     inside: Places,
     authorities: Option<Vec<u8>>,
     tls: OnceLock<TlsConnector>,
+    /// Turns for lookups of names, whose name servers users choose.
     lookups: Turns,
     connect: Duration,
 }
@@ -53,7 +53,7 @@ impl Dialer {
             inside: settings.inside.clone(),
             authorities: settings.authorities.clone(),
             tls: OnceLock::new(),
-            lookups: Turns::new(settings.lookups),
+            lookups: Turns::from(settings.lookups),
             connect: settings.connect_timeout,
         }
     }
@@ -114,7 +114,7 @@ impl Dialer {
         let found: Vec<SocketAddr> = match host.parse() {
             Ok(address) => vec![SocketAddr::new(address, place.port)],
             Err(_) => {
-                let turn = self.lookups.turn(owner).await;
+                let turn = self.lookups.take(owner).await;
                 let looked = looked_up(host.to_owned(), place.port, turn).await;
                 looked.map_err(|error| failed(place, error))?
             }
