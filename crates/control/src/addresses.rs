@@ -15,7 +15,7 @@ use types::edge::{PreviewAddress, application_name, sandbox_label, sandbox_name}
 use types::ids::ResourceId;
 use types::kinds::Preview;
 use types::kinds::application::AppUrl;
-use types::{KindName, Problems};
+use types::{KindName, Problems, hex};
 
 /// Length of a label that the server chooses; it has 100 bits.
 const OWN_LABEL_CHARACTERS: usize = 25;
@@ -69,9 +69,7 @@ fn own_label(sandbox: &ResourceId, preview: &str) -> String {
 }
 
 fn chosen_label(of: &str) -> String {
-    let digest = Sha256::digest(of);
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    hex.chars().take(OWN_LABEL_CHARACTERS).collect()
+    hex::encode(&Sha256::digest(of)).chars().take(OWN_LABEL_CHARACTERS).collect()
 }
 
 /// Returns the address at which a preview answered before addresses were kept in the state, and the

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use types::parts::hosts::Host;
-use types::{Timestamp, World};
+use types::{Timestamp, World, hex};
 use zeroize::Zeroizing;
 
 /// Holds the key and the certificate, so that neither can exist without the other.
@@ -234,7 +234,7 @@ fn make(world: &World) -> Result<Zeroizing<Vec<u8>>, AuthorityError> {
 /// Returns what the certificates it issues must agree with. All of it follows from the key.
 fn ca_params(pair: &KeyPair) -> CertificateParams {
     let digest = ring::digest::digest(&ring::digest::SHA256, pair.public_key_raw());
-    let tail: String = digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let tail = hex::encode(&digest.as_ref()[..6]);
     let mut distinguished_name = DistinguishedName::new();
     distinguished_name.push(DnType::CommonName, format!("Holm egress authority {tail}"));
     let mut params = CertificateParams::default();

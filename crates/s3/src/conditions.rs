@@ -1,6 +1,5 @@
 //! `If-Match` and similar conditions.
 
-use crate::date;
 use crate::error::Error;
 use http::HeaderMap;
 use types::Timestamp;
@@ -74,8 +73,8 @@ impl Conditions {
             matches: matches.map(Tags::read),
             matches_none: none.map(Tags::read),
             // As HTTP demands, a time that cannot be read is ignored.
-            modified_since: modified.and_then(date::parse_http),
-            unmodified_since: unmodified.and_then(date::parse_http),
+            modified_since: modified.and_then(Timestamp::from_http_date),
+            unmodified_since: unmodified.and_then(Timestamp::from_http_date),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::access::Wait;
 use crate::checksum::{Algorithm, Checksum, Running, content_md5};
 use crate::error::{Code, Error};
 use crate::settings::Settings;
-use crate::signature::{Chain, Claim, Payload as Kind, hex};
+use crate::signature::{Chain, Claim, Payload as Kind};
 use bytes::Bytes;
 use chunks::{Chunks, Event};
 use http::HeaderMap;
@@ -17,6 +17,7 @@ use ring::digest;
 use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
+use types::hex;
 
 /// This much of a body must arrive within the time allowed for stalls: sending a byte now and then
 /// does not count as progress.
@@ -165,7 +166,7 @@ impl Payload {
             return Err(Error::incomplete());
         }
         if let Some((context, announced)) = self.digest.take()
-            && hex(context.finish().as_ref()) != announced
+            && hex::encode(context.finish().as_ref()) != announced
         {
             let message = "The body is not the one that was signed.";
             return Err(Error::new(Code::BodyHashMismatch, message));

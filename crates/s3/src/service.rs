@@ -2,7 +2,6 @@
 
 use crate::access::{Access, Bucket, BucketEntry, Caller, Refused};
 use crate::body::{self, Body};
-use crate::date;
 use crate::error::{Code, Error};
 use crate::folder::{Folder, Locks, Turn};
 use crate::ops::call::Call;
@@ -167,7 +166,7 @@ impl Service {
         for BucketEntry { name, created_at } in caller.list().await? {
             xml.open("Bucket");
             xml.leaf("Name", &name);
-            xml.leaf("CreationDate", &date::xml(created_at));
+            xml.leaf("CreationDate", &created_at.to_string());
             xml.close();
         }
         Ok(answers::xml(xml))

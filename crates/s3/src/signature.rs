@@ -14,18 +14,10 @@ pub(crate) use chain::Chain;
 pub(crate) use claim::{Claim, Payload};
 
 use ring::hmac;
-
-/// Encodes bytes in hexadecimal, as signatures are.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
+use types::hex;
 
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
+    hex::encode(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
 }
 
 fn hmac(key: &[u8], text: &str) -> hmac::Tag {

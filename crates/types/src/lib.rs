@@ -14,6 +14,7 @@ pub mod edge;
 pub mod egress;
 pub mod error;
 pub mod guest;
+pub mod hex;
 pub mod hosts;
 pub mod ids;
 pub mod instance;

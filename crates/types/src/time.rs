@@ -1,6 +1,7 @@
 //! Points in time as the interface writes them: RFC 3339, UTC, milliseconds.
 
 use jiff::ToSpan;
+use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -12,6 +13,8 @@ use std::time::Duration;
 pub const MINUTE_MS: i64 = 60_000;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub const DAY_MS: i64 = 24 * HOUR_MS;
+/// How headers of HTTP write times.
+const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -73,6 +76,19 @@ impl Timestamp {
         // Past the calendar's end, in the year 9999, there is no month; no clock of ours gets
         // there.
         bounds().unwrap_or((self, self))
+    }
+
+    /// Writes the time as headers of HTTP have it, such as `Fri, 24 May 2013 00:00:00 GMT`.
+    pub fn http_date(self) -> String {
+        jiff::Timestamp::from_second(self.seconds())
+            .map_or_else(|_| self.to_string(), |time| time.strftime(HTTP_DATE).to_string())
+    }
+
+    /// Reads what [`Timestamp::http_date`] writes.
+    pub fn from_http_date(text: &str) -> Option<Self> {
+        let time = strtime::parse(HTTP_DATE, text.trim()).ok()?.to_datetime().ok()?;
+        let time = time.to_zoned(TimeZone::UTC).ok()?;
+        Some(Self(time.timestamp().as_millisecond()))
     }
 }
 
@@ -144,6 +160,24 @@ mod tests {
         assert_eq!("2026-04-16T09:30:00.125000".parse::<Timestamp>().unwrap(), time);
         assert!("yesterday".parse::<Timestamp>().is_err());
         assert!("2026-04-16".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn a_date_of_http_reads_back_as_written() {
+        for (text, seconds) in [
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Fri, 24 May 2013 00:00:00 GMT", 1_369_353_600),
+            ("Thu, 29 Feb 2024 12:34:56 GMT", 1_709_210_096),
+        ] {
+            let time = Timestamp::from_ms(seconds * 1000);
+            assert_eq!(time.plus_ms(999).http_date(), text);
+            assert_eq!(Timestamp::from_http_date(text), Some(time));
+        }
+        let last = Timestamp::from_ms(i64::MAX);
+        assert_eq!(last.http_date(), last.to_string());
+        for bad in ["", "now", "Thu, 29 Xxx 2024 12:34:56 GMT", "Thu, 29 Feb 2024 12:34 GMT"] {
+            assert_eq!(Timestamp::from_http_date(bad), None, "{bad}");
+        }
     }
 
     #[test]

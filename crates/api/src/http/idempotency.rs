@@ -61,7 +61,7 @@ fn digest<const N: usize>(parts: [&[u8]; N]) -> String {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part);
     }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    types::hex::encode(&digest.finalize())
 }
 
 impl<W: Who, Q, B> Call<W, Q, B> {

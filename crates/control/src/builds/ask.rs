@@ -181,5 +181,5 @@ fn new_secret(context: &Context) -> String {
 
 /// Returns the digest of a secret, which is all that is stored of it.
 pub(super) fn digest(secret: &str) -> String {
-    Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    types::hex::encode(&Sha256::digest(secret.as_bytes()))
 }

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use store::Store;
+use types::hex;
 use types::ids::ServiceAccountId;
 
 /// The key from which these secrets are derived. All servers of one database share it.
@@ -19,9 +20,7 @@ impl IdentityKey {
         #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
         mac.update(account.as_str().as_bytes());
-        let digest = mac.finalize().into_bytes();
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("hs_{hex}")
+        format!("hs_{}", hex::encode(&mac.finalize().into_bytes()))
     }
 
     /// Returns the credentials as published clients take them: id and secret in Base64.

@@ -36,7 +36,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
-use types::Timestamp;
+use types::{Timestamp, hex};
 
 const UPLOADS_MAX: usize = 1_000;
 const PARTS_MAX: u32 = 10_000;
@@ -198,12 +198,8 @@ pub(crate) async fn abort(id: String) -> Result<Answer, Error> {
 fn new_id(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = hex(&bytes);
+    let hex = hex::encode(&bytes);
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the folder for the uploads of files like this one.
@@ -408,7 +404,7 @@ impl Incoming {
 
     /// Moves the part into place, replacing an earlier one with the same number.
     fn place(self, number: u32) -> Result<Placed, Error> {
-        let etag = hex(&self.digest.finalize());
+        let etag = hex::encode(&self.digest.finalize());
         let place = place_of(&self.folder, number);
         let _held = PLACING.lock();
         let take = || -> io::Result<()> {

@@ -5,9 +5,7 @@ use super::process::{Asked, Phase, Process};
 use crate::http::Error;
 use crate::reaper::End;
 use crate::utf8::cut_off;
-use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Serialize;
-use types::Timestamp;
 use types::instance::Stream;
 
 /// How much of each stream is included when a process is shown.
@@ -65,8 +63,8 @@ pub(crate) fn process_view(process: &Process, tail_bytes: usize) -> Result<Proce
     let stderr = tail(&state.log, Stream::Stderr, tail_bytes)?.0;
     let (exit_code, signal, completed_at) = match state.phase {
         Phase::Running { .. } | Phase::Restarting { .. } => (0, None, String::new()),
-        Phase::Ended { end: End::Exited(code), at } => (code, None, http_date(at)),
-        Phase::Ended { end: End::Signalled(signal), at } => (-1, Some(signal), http_date(at)),
+        Phase::Ended { end: End::Exited(code), at } => (code, None, at.http_date()),
+        Phase::Ended { end: End::Signalled(signal), at } => (-1, Some(signal), at.http_date()),
     };
     Ok(ProcessView {
         pid: process.pid().to_string(),
@@ -75,7 +73,8 @@ pub(crate) fn process_view(process: &Process, tail_bytes: usize) -> Result<Proce
         status: status(state.phase, state.asked),
         exit_code,
         signal,
-        started_at: http_date(process.started_at),
+        // Published clients expect the times of processes this way, unlike all others.
+        started_at: process.started_at.http_date(),
         completed_at: Some(completed_at),
         working_dir: process.plan.working_dir.to_string_lossy().into_owned(),
         logs: format!("{stdout}{stderr}"),
@@ -113,13 +112,6 @@ fn tail(log: &Log, stream: Stream, limit: usize) -> Result<(String, u64), Error>
     Ok((String::from_utf8_lossy(&tail.bytes[skip..]).into_owned(), tail.left_out))
 }
 
-/// Writes a time as published clients expect those of processes, unlike all others.
-fn http_date(time: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(time.ms())
-        .and_then(|time| DateTimePrinter::new().timestamp_to_rfc9110_string(&time))
-        .unwrap_or_else(|_| time.to_string())
-}
-
 fn status(phase: Phase, asked: Option<Asked>) -> Status {
     match (phase, asked) {
         (Phase::Running { .. } | Phase::Restarting { .. }, _) => Status::Running,
@@ -127,18 +119,5 @@ fn status(phase: Phase, asked: Option<Asked>) -> Status {
         (Phase::Ended { .. }, Some(Asked::Kill)) => Status::Killed,
         (Phase::Ended { end: End::Exited(0), .. }, None) => Status::Completed,
         (Phase::Ended { .. }, None) => Status::Failed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_of_processes_are_dates_of_http() {
-        let shown = |ms| http_date(Timestamp::from_ms(ms));
-        assert_eq!(shown(1_136_214_245_678), "Mon, 02 Jan 2006 15:04:05 GMT");
-        assert_eq!(shown(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(shown(i64::MAX), Timestamp::from_ms(i64::MAX).to_string());
     }
 }

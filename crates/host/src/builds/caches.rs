@@ -74,8 +74,7 @@ impl Caches {
 
 /// Returns a plain file name for a cache's name, which may be a path or anything else.
 fn file_name(name: &str) -> String {
-    let digest = Sha256::digest(name.as_bytes());
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    types::hex::encode(&Sha256::digest(name.as_bytes())[..16])
 }
 
 #[cfg(test)]

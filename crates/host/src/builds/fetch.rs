@@ -8,6 +8,7 @@ use images::build::Download;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
+use types::Timestamp;
 
 /// How long a transfer may go without a byte.
 const STALL: Duration = Duration::from_secs(30);
@@ -52,8 +53,8 @@ impl Fetcher {
         let modified = answer
             .headers()
             .get(reqwest::header::LAST_MODIFIED)
-            .and_then(|value| seconds(value.to_str().ok()?))
-            .unwrap_or(0);
+            .and_then(|value| Timestamp::from_http_date(value.to_str().ok()?))
+            .map_or(0, Timestamp::seconds);
         let broken = |error: std::io::Error| BuildFault::Broken(types::chain(&error));
         let mut to = tokio::fs::File::create(&file).await.map_err(broken)?;
         let (mut body, mut size) = (answer.bytes_stream(), 0u64);
@@ -90,37 +91,9 @@ fn shown(address: &str) -> String {
     }
 }
 
-/// Parses `Tue, 15 Nov 1994 12:45:26 GMT` into seconds since 1970.
-fn seconds(text: &str) -> Option<i64> {
-    let parts: Vec<&str> = text.split([' ', ':']).filter(|part| !part.is_empty()).collect();
-    let [_, day, month, year, hours, minutes, seconds, "GMT"] = parts.as_slice() else {
-        return None;
-    };
-    const MONTHS: [&str; 12] =
-        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
-    let month = i64::try_from(MONTHS.iter().position(|known| known == month)?).ok()?;
-    let number =
-        |text: &str| text.parse::<i64>().ok().filter(|number| (0..10_000).contains(number));
-    let year = number(year)? - i64::from(month >= 10);
-    // Days in a calendar whose years begin in March.
-    let days =
-        year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + number(day)? - 1;
-    let of_day = number(hours)? * 3_600 + number(minutes)? * 60 + number(seconds)?;
-    Some((days - 719_468) * 86_400 + of_day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_of_servers_are_read() {
-        assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
-        assert_eq!(seconds("Thu, 29 Feb 2024 12:34:56 GMT"), Some(1_709_210_096));
-        for bad in ["", "now", "Thu, 29 Xxx 2024 12:34:56 GMT", "Thu, 29 Feb 2024 12:34 GMT"] {
-            assert_eq!(seconds(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn a_file_is_named_by_the_last_part_of_its_address() {

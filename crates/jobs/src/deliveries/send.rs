@@ -13,8 +13,8 @@ use sha2::Sha256;
 use std::sync::Arc;
 use std::time::Duration;
 use store::deliveries::Claimed;
-use types::Timestamp;
 use types::parts::Sensitive;
+use types::{Timestamp, hex};
 use url::Url;
 
 const REDIRECTS_MAX: usize = 3;
@@ -104,9 +104,7 @@ fn signature(Sensitive(secret): &Sensitive<String>, body: &[u8]) -> String {
     #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
     mac.update(body);
-    let mut text = String::from("sha256=");
-    text.extend(mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")));
-    text
+    format!("sha256={}", hex::encode(&mac.finalize().into_bytes()))
 }
 
 /// Returns the target of a redirect that keeps method and body. Other redirects would lose the

@@ -13,11 +13,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use types::World;
+use types::{World, hex};
 
 /// The files by which programs tell one machine from another.
 const MACHINE_IDS: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];
@@ -31,12 +30,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn new(world: &World) -> Self {
-        let mut machine_id = String::new();
-        for byte in world.random_bytes::<16>() {
-            let _ = write!(machine_id, "{byte:02x}");
-        }
-        machine_id.push('\n');
-        Self { machine_id }
+        Self { machine_id: format!("{}\n", hex::encode(&world.random_bytes::<16>())) }
     }
 
     /// Writes the machine id into a fresh writable layer, wherever the layers below, given newest

@@ -178,5 +178,5 @@ impl Sheet {
 }
 
 pub(super) fn etag_of_nothing() -> String {
-    crate::signature::hex(&crate::payload::md5_of(b""))
+    types::hex::encode(&crate::payload::md5_of(b""))
 }

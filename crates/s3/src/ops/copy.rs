@@ -5,19 +5,19 @@ use super::call::{Call, blocking};
 use super::write::holding;
 use crate::body::Body;
 use crate::conditions::{Conditions, Verdict};
-use crate::date;
 use crate::error::{Code, Error};
 use crate::folder::{Folder, Object, Sheet};
 use crate::headers::{text, to_keep};
 use crate::key::Key;
 use crate::range::{self, Span};
-use crate::signature::{decode, hex};
+use crate::signature::decode;
 use crate::xml::Xml;
 use http::Response;
 use md5::{Digest, Md5};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
+use types::hex;
 
 /// How many bytes are read at once for an MD5.
 const PIECE: usize = 1 << 20;
@@ -119,7 +119,7 @@ pub(super) async fn object(call: Call, key: Key) -> Result<Response<Body>, Error
     })
     .await?;
     let mut answer = Xml::begin("CopyObjectResult", true);
-    answer.leaf("LastModified", &date::xml(modified_at));
+    answer.leaf("LastModified", &modified_at.to_string());
     answer.leaf("ETag", &quoted(&etag));
     Ok(xml(answer))
 }
@@ -137,14 +137,14 @@ fn write(
             return Err(Error::argument(message));
         }
         call.folder.put_folder(key, sheet, holding(conditions))?;
-        return Ok((hex(&crate::payload::md5_of(b"")), call.world.now()));
+        return Ok((hex::encode(&crate::payload::md5_of(b"")), call.world.now()));
     }
     let (draft, md5) = if object.is_folder() {
         (call.folder.draft()?, crate::payload::md5_of(b""))
     } else {
         draft_of(&call.folder, object, Span { start: 0, length: object.size() })?
     };
-    let (etag, mut sheet) = (hex(&md5), sheet);
+    let (etag, mut sheet) = (hex::encode(&md5), sheet);
     call.folder.finish(&draft, &mut sheet, &etag)?;
     let draft = (&draft, sheet);
     let facts = call.folder.publish(draft, key, conditions.is_exclusive(), holding(conditions))?;

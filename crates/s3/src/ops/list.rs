@@ -3,7 +3,6 @@
 use super::answers::{quoted, xml};
 use super::call::{Call, blocking};
 use crate::body::Body;
-use crate::date;
 use crate::error::Error;
 use crate::folder::{Folder, Found, Object, Position, Walk};
 use crate::settings::Settings;
@@ -199,7 +198,7 @@ pub(super) async fn page(call: Call, bucket: &str, v2: bool) -> Result<Response<
     for Shown { key, etag, size, modified_at } in &page.objects {
         answer.open("Contents");
         answer.leaf("Key", &asked.text(key));
-        answer.leaf("LastModified", &date::xml(*modified_at));
+        answer.leaf("LastModified", &modified_at.to_string());
         answer.leaf("ETag", etag);
         answer.leaf("Size", &size.to_string());
         answer.leaf("StorageClass", "STANDARD");

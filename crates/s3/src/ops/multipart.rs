@@ -7,19 +7,19 @@ use super::uploads::{self, Begin, Upload, no_upload};
 use super::write::{Received, echo, holding, receive, stored};
 use crate::body::Body;
 use crate::conditions::Conditions;
-use crate::date;
 use crate::error::{Code, Error};
 use crate::folder::{Folder, Object, Sheet};
 use crate::headers::to_keep;
 use crate::key::Key;
 use crate::payload::Payload;
 use crate::settings::Settings;
-use crate::signature::{encode, hex};
+use crate::signature::encode;
 use crate::xml::{Element, Xml};
 use http::{Response, StatusCode};
 use md5::{Digest, Md5};
 use std::fs::File;
 use std::io::{self, Read};
+use types::hex;
 
 fn id_of(call: &Call) -> Result<String, Error> {
     call.query.get("uploadId").map(str::to_owned).ok_or_else(no_upload)
@@ -62,7 +62,7 @@ pub(super) async fn put_part(
     let (folder, bytes_max) = (call.folder.clone(), call.settings.put_bytes_max);
     let (etag, checksum) = receive(&call.folder, payload, bytes_max, move |received| {
         let Received { draft, md5, checksum } = received;
-        let etag = hex(&md5);
+        let etag = hex::encode(&md5);
         upload.keep(&folder, number, (&draft, Sheet::default(), &etag))?;
         Ok((etag, checksum))
     })
@@ -86,13 +86,13 @@ pub(super) async fn copy_part(call: Call, key: Key) -> Result<Response<Body>, Er
             return Err(Error::new(Code::EntityTooLarge, "The part is too large, or a folder."));
         }
         let (draft, md5) = draft_of(&call.folder, &object, span)?;
-        let etag = hex(&md5);
+        let etag = hex::encode(&md5);
         let facts = upload.keep(&call.folder, number, (&draft, Sheet::default(), &etag))?;
         Ok((etag, facts.modified_at()))
     })
     .await?;
     let mut answer = Xml::begin("CopyPartResult", true);
-    answer.leaf("LastModified", &date::xml(modified_at));
+    answer.leaf("LastModified", &modified_at.to_string());
     answer.leaf("ETag", &quoted(&etag));
     Ok(xml(answer))
 }
@@ -235,9 +235,7 @@ fn join(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(File,
     let (draft, mut md5) = (call.folder.draft()?, Md5::new());
     for named in wanted {
         let part = find_part(upload, named)?;
-        let etag = part.etag();
-        let bytes = (0..16).map(|at| u8::from_str_radix(etag.get(at * 2..at * 2 + 2)?, 16).ok());
-        let bytes: Option<Vec<u8>> = bytes.collect();
+        let bytes = part.etag().get(..32).and_then(hex::decode);
         let changed = || Error::new(Code::InvalidPart, "A part was changed past this server.");
         md5.update(bytes.ok_or_else(changed)?);
         let source = part.open()?;
@@ -247,7 +245,7 @@ fn join(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(File,
         }
     }
     let digest: [u8; 16] = md5.finalize().into();
-    Ok((draft, format!("{}-{}", hex(&digest), wanted.len())))
+    Ok((draft, format!("{}-{}", hex::encode(&digest), wanted.len())))
 }
 
 pub(super) async fn abort(call: Call, key: Key) -> Result<Response<Body>, Error> {
@@ -304,7 +302,7 @@ pub(super) async fn list_parts(
     for (number, modified_at, etag, size) in parts {
         answer.open("Part");
         answer.leaf("PartNumber", &number.to_string());
-        answer.leaf("LastModified", &date::xml(modified_at));
+        answer.leaf("LastModified", &modified_at.to_string());
         answer.leaf("ETag", &etag);
         answer.leaf("Size", &size.to_string());
         answer.close();
@@ -356,7 +354,7 @@ pub(super) async fn list(call: Call, bucket: &str) -> Result<Response<Body>, Err
         answer.leaf("Key", &text(&upload.key));
         answer.leaf("UploadId", &upload.id);
         answer.leaf("StorageClass", "STANDARD");
-        answer.leaf("Initiated", &date::xml(upload.begun_at));
+        answer.leaf("Initiated", &upload.begun_at.to_string());
         answer.close();
     }
     Ok(xml(answer))
@@ -378,7 +376,7 @@ mod tests {
         let begin = Begin { key: key.as_str().to_owned(), headers: Vec::new() };
         let id = uploads::create(&call.folder, &begin, 10, &call.world).unwrap();
         let upload = uploads::open(&call.folder, &id, key).unwrap();
-        let (mut draft, etag) = (call.folder.draft().unwrap(), hex(&Md5::digest(b"part")));
+        let (mut draft, etag) = (call.folder.draft().unwrap(), hex::encode(&Md5::digest(b"part")));
         draft.write_all(b"part").unwrap();
         upload.keep(&call.folder, 1, (&draft, Sheet::default(), &etag)).unwrap();
         (id, etag)

@@ -4,13 +4,13 @@ use super::answers::{empty, quoted, set};
 use super::call::{Call, blocking};
 use crate::body::{self, Body};
 use crate::conditions::{Conditions, Verdict};
-use crate::date;
 use crate::error::Error;
 use crate::folder::Object;
 use crate::headers::{override_by, restore, text};
 use crate::key::Key;
 use crate::range::{self, Span};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use types::Timestamp;
 
 /// What is left to do after conditions and ranges were checked.
 enum Wanted {
@@ -64,7 +64,7 @@ fn describe(call: &Call, object: &Object) -> Result<Wanted, Error> {
         Verdict::Go => empty(StatusCode::OK),
     };
     set(&mut response, "etag", &quoted(&etag));
-    set(&mut response, "last-modified", &date::http(modified_at));
+    set(&mut response, "last-modified", &modified_at.http_date());
     if response.status() == StatusCode::NOT_MODIFIED {
         return Ok(Wanted::Answer(response));
     }
@@ -92,7 +92,8 @@ fn wanted_range(
     // A part of something else than the client already has is no use to it.
     if let Some(same) = text(&call.parts, "if-range") {
         let is_same = same.trim_matches('"') == etag
-            || date::parse_http(same).is_some_and(|at| at.seconds() == modified_at.seconds());
+            || Timestamp::from_http_date(same)
+                .is_some_and(|at| at.seconds() == modified_at.seconds());
         if !is_same {
             return Ok(None);
         }

@@ -9,12 +9,12 @@ use crate::folder::{Folder, Object, Sheet};
 use crate::headers::to_keep;
 use crate::key::Key;
 use crate::payload::{Payload, bad_md5};
-use crate::signature::hex;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use md5::{Digest, Md5};
 use std::fs::File;
 use std::io::Write;
+use types::hex;
 
 /// How many bytes are collected before they are written.
 const GATHERED: usize = 1 << 20;
@@ -105,7 +105,7 @@ pub(super) async fn put(call: Call, key: Key, payload: Payload) -> Result<Respon
     let folder = call.folder.clone();
     let bytes_max = call.settings.put_bytes_max;
     let (etag, checksum) = receive(&call.folder, payload, bytes_max, move |received| {
-        let etag = hex(&received.md5);
+        let etag = hex::encode(&received.md5);
         let mut sheet = sheet.with_checksum(received.checksum.clone());
         folder.finish(&received.draft, &mut sheet, &etag)?;
         let exclusive = conditions.is_exclusive();
@@ -141,7 +141,7 @@ async fn put_folder(
         Err(error) => return Err(error),
     }
     blocking(move || call.folder.put_folder(&key, sheet, holding(&conditions))).await?;
-    Ok(stored(&hex(&crate::payload::md5_of(b""))))
+    Ok(stored(&hex::encode(&crate::payload::md5_of(b""))))
 }
 
 pub(super) fn stored(etag: &str) -> Response<Body> {

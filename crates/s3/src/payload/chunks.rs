@@ -1,9 +1,10 @@
 //! Reads `aws-chunked`: `size[;chunk-signature=…]\r\n` bytes `\r\n`, …, `0[;…]\r\n` fields `\r\n`.
 
 use crate::error::{Code, Error};
-use crate::signature::{Chain, hex};
+use crate::signature::Chain;
 use bytes::{Buf, Bytes, BytesMut};
 use ring::digest;
+use types::hex;
 
 /// Longest line: the size of a chunk with its signature, or a field after the last chunk.
 const LINE_MAX: usize = 1024;
@@ -131,7 +132,7 @@ impl Chunks {
     fn check_chunk(&mut self) -> Result<(), Error> {
         let Some(signed) = &mut self.signed else { return Ok(()) };
         let digest = std::mem::replace(&mut signed.digest, sha256()).finish();
-        signed.chain.chunk(&hex(digest.as_ref()), &signed.signature)
+        signed.chain.chunk(&hex::encode(digest.as_ref()), &signed.signature)
     }
 
     fn field(&mut self, line: &str) -> Result<(), Error> {

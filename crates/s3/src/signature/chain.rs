@@ -1,8 +1,9 @@
 //! The signatures of a body's chunks, each of which covers the one before.
 
-use super::{hex, hmac, sha256_hex};
+use super::{hmac, sha256_hex};
 use crate::error::{Code, Error};
 use subtle::ConstantTimeEq;
+use types::hex;
 use zeroize::Zeroizing;
 
 pub(crate) struct Chain {
@@ -33,7 +34,7 @@ impl Chain {
     }
 
     fn check(&mut self, text: &str, signature: &str) -> Result<(), Error> {
-        let right = hex(hmac(&self.key, text).as_ref());
+        let right = hex::encode(hmac(&self.key, text).as_ref());
         if !bool::from(right.as_bytes().ct_eq(signature.as_bytes())) {
             let message = "A chunk of the body does not have the signature that came with it.";
             return Err(Error::new(Code::SignatureMismatch, message));

@@ -2,13 +2,13 @@
 
 use super::canonical;
 use super::chain::Chain;
-use super::{hex, hmac};
+use super::hmac;
 use crate::access::Secret;
 use crate::date;
 use crate::error::{Code, Error};
 use http::request::Parts;
 use subtle::ConstantTimeEq;
-use types::Timestamp;
+use types::{Timestamp, hex};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// How far the clocks of a client and of this server may differ.
@@ -226,7 +226,7 @@ impl Claim {
         let key = [day, &self.region, "s3", "aws4_request"]
             .iter()
             .fold(first.as_bytes().to_vec(), |key, part| hmac(&key, part).as_ref().to_vec());
-        let signature = hex(hmac(&key, &text).as_ref());
+        let signature = hex::encode(hmac(&key, &text).as_ref());
         if bool::from(signature.as_bytes().ct_eq(self.signature.as_bytes())) {
             Ok(Chain::new(key, &self.date, &scope, signature))
         } else {

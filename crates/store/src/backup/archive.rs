@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use types::hex;
 
 /// Version of the format. Rises with changes that older programs cannot read.
 pub(super) const FORMAT: i64 = 1;
@@ -102,7 +103,7 @@ impl Writer {
     /// in it.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.line(&Mark::End { rows: self.rows })?;
-        let digest = hex(self.digest.clone());
+        let digest = hex::encode(&self.digest.clone().finalize());
         self.line(&Mark::Sha256(digest))?;
         let flushed = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         let named = flushed.and_then(|()| files::rename(&self.beside, &self.path));
@@ -197,7 +198,7 @@ impl Reader {
     }
 
     fn end(&mut self, rows: u64) -> Result<(), Error> {
-        let digest = hex(self.digest.clone());
+        let digest = hex::encode(&self.digest.clone().finalize());
         self.read_line()?;
         let same =
             matches!(self.mark()?, Mark::Sha256(stored) if stored == digest) && rows == self.rows;
@@ -247,10 +248,6 @@ fn from_json(value: serde_json::Value) -> Option<Value> {
         serde_json::Value::String(text) => Some(Value::Text(text)),
         _ => None,
     }
-}
-
-fn hex(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Error {
