@@ -5,7 +5,6 @@ use crate::body_kind::BodyKind;
 use crate::cgroup::{Groups, Membership};
 use crate::instance::{Holdings, Instance, Origin};
 use crate::records::{End, Record};
-use crate::settings::Firewall;
 use crate::shared::Stores;
 use crate::state::State;
 use std::collections::HashSet;
@@ -151,23 +150,8 @@ fn of_earlier_boot(
     id: &InstanceName,
     record: Option<Record>,
 ) -> io::Result<Origin> {
-    let unreadable = Record {
-        id: Some(id.clone()),
-        boot: String::new(),
-        slot: 0,
-        memory_mb: 0,
-        owner: None,
-        disks: Vec::new(),
-        body: BodyKind::Runc,
-        layers: Vec::new(),
-        snapshot: None,
-        kept: None,
-        is_held: false,
-        firewall: Firewall::default(),
-        process: None,
-        end: None,
-    };
-    let mut record = record.unwrap_or(unreadable);
+    let unreadable = || Record { id: Some(id.clone()), body: BodyKind::Runc, ..Record::default() };
+    let mut record = record.unwrap_or_else(unreadable);
     record.disks.clear();
     // Nothing of it is mounted any more.
     record.snapshot = None;

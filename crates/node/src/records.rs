@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use types::Timestamp;
 use types::instance::{Exit, InstanceName, VolumeName};
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The instance; missing in records of earlier releases. A line about another one does not
     /// count: files are used again, and a power cut may bring back what they had.
@@ -156,22 +156,7 @@ mod tests {
     use super::*;
 
     fn record(slot: u32) -> Record {
-        Record {
-            id: None,
-            boot: "now".into(),
-            slot,
-            memory_mb: 64,
-            owner: None,
-            disks: vec![],
-            body: BodyKind::Container,
-            layers: vec![],
-            snapshot: None,
-            kept: None,
-            is_held: false,
-            firewall: Firewall::default(),
-            process: None,
-            end: None,
-        }
+        Record { boot: "now".into(), slot, memory_mb: 64, ..Record::default() }
     }
 
     #[test]
