@@ -26,10 +26,10 @@ pub enum OpenError {
     SubnetTaken { subnet: Subnet, table: String },
     /// Nothing was changed: the instances go on as they are.
     #[error(
-        "{changed}: that cannot change while instances run, asleep or awake (there are {running}). Set \
-         it back, and delete or stop them first, or restart the machine"
+        "{changed}: that cannot change while instances run, asleep or awake (there are {running}: \
+         {names}). Set it back, and delete or stop them first, or restart the machine"
     )]
-    Fixed { changed: String, running: usize },
+    Fixed { changed: String, running: usize, names: String },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -233,6 +233,17 @@ impl From<Attempt> for CreateError {
 impl From<Attempt> for io::Error {
     fn from(Attempt { source, .. }: Attempt) -> Self {
         source
+    }
+}
+
+pub(crate) trait On<T> {
+    /// Says on which instance it was attempted.
+    fn on(self, id: &InstanceName) -> Result<T, Error>;
+}
+
+impl<T> On<T> for Result<T, Attempt> {
+    fn on(self, id: &InstanceName) -> Result<T, Error> {
+        self.map_err(|attempt| attempt.on(id))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::cgroup::{Membership, Usage};
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, On};
 use crate::names::Owner;
 use crate::records::End;
 use crate::settings::{Firewall, Level};
@@ -126,7 +126,7 @@ impl Instance {
                 }
             })
         });
-        changed.doing("change the firewall of").map_err(|attempt| attempt.on(&self.id))?;
+        changed.doing("change the firewall of").on(&self.id)?;
         *firewall = Some(new);
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Instance {
     ) -> Result<(), Error> {
         let mut firewall = self.firewall.lock();
         let Some(old) = firewall.as_ref() else { return Ok(()) };
-        clear(old).doing("clear the firewall of").map_err(|attempt| attempt.on(&self.id))?;
+        clear(old).doing("clear the firewall of").on(&self.id)?;
         *firewall = None;
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Instance {
         if state.step(Event::Paused, self.stores.world.now())?.is_none() {
             return Ok(());
         }
-        self.body.freeze().map_err(|attempt| attempt.on(&self.id))?;
+        self.body.freeze().on(&self.id)?;
         self.apply(&mut state, Event::Paused, Some(Happened::Paused))
     }
 
@@ -172,12 +172,12 @@ impl Instance {
         let mut state = self.state.lock();
         if state.step(Event::Resumed, self.stores.world.now())?.is_none() {
             // It may be frozen all the same, because an earlier thaw failed.
-            return self.body.thaw().map_err(|attempt| attempt.on(&self.id));
+            return self.body.thaw().on(&self.id);
         }
         // Recorded before the thaw: an instance that runs is paid for, even if this process is
         // killed in between.
         self.apply(&mut state, Event::Resumed, Some(Happened::Resumed))?;
-        self.body.thaw().map_err(|attempt| attempt.on(&self.id))
+        self.body.thaw().on(&self.id)
     }
 
     /// Freezes the instance while `work` runs, and returns for how long. A sleeping instance stays
@@ -193,8 +193,8 @@ impl Instance {
             State::Stopping { .. } => return Err(Error::Missing(self.id.clone()).into()),
         }
         let note = |is_held| {
-            let noted = self.stores.records.put_held(&self.id, is_held).doing("record the hold of");
-            noted.map_err(|attempt| attempt.on(&self.id))
+            let noted = self.stores.records.put_held(&self.id, is_held);
+            noted.doing("record the hold of").on(&self.id)
         };
         // Recorded first: should this process die in between, the next node thaws it.
         note(true)?;
@@ -205,7 +205,7 @@ impl Instance {
             return Err(attempt.on(&self.id).into());
         }
         let worked = work();
-        self.body.thaw().map_err(|attempt| attempt.on(&self.id))?;
+        self.body.thaw().on(&self.id)?;
         let held = began.elapsed();
         note(false)?;
         worked.map(|()| held)
@@ -219,7 +219,7 @@ impl Instance {
         let was_paused = matches!(*state, State::Paused { .. });
         self.apply(&mut state, Event::StopRequested, None)?;
         if was_paused {
-            self.body.thaw().map_err(|attempt| attempt.on(&self.id))?;
+            self.body.thaw().on(&self.id)?;
         }
         if !grace.is_zero() {
             self.signal(Signal::TERM)?;
@@ -247,12 +247,12 @@ impl Instance {
         self.wait_for_exit(&mut state, Instant::now() + KILL_TIMEOUT)
             .ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))
             .doing("end")
-            .map_err(|attempt| attempt.on(&self.id))
+            .on(&self.id)
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Error> {
         let Some(process) = self.body.process() else { return Ok(()) };
-        process.signal(signal).map_err(|attempt| attempt.on(&self.id))
+        process.signal(signal).on(&self.id)
     }
 
     fn wait_for_exit(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Option<Exit> {
@@ -331,14 +331,13 @@ impl Instance {
     }
 
     pub(crate) fn usage(&self) -> Result<Usage, Error> {
-        self.body.usage().map_err(|attempt| attempt.on(&self.id))
+        self.body.usage().on(&self.id)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body_kind::BodyKind;
     use crate::capacity::Capacity;
     use crate::cgroup::Group;
     use crate::error::SnapshotError;
@@ -369,22 +368,7 @@ mod tests {
     /// An instance without a process, which needs nothing of the kernel.
     fn ended(stores: &Arc<Stores>, exit: Exit) -> Instance {
         let at = stores.world.now();
-        let record = Record {
-            id: None,
-            boot: String::new(),
-            slot: 0,
-            memory_mb: 64,
-            owner: None,
-            disks: Vec::new(),
-            body: BodyKind::Container,
-            layers: Vec::new(),
-            snapshot: None,
-            kept: None,
-            is_held: false,
-            firewall: Firewall::default(),
-            process: None,
-            end: Some(End { at, exit }),
-        };
+        let record = Record { memory_mb: 64, end: Some(End { at, exit }), ..Record::default() };
         let id = InstanceName::new("one").unwrap();
         let group = Group::V2 { folder: "/no/such/group".into() };
         let origin = Origin {

@@ -8,7 +8,7 @@ mod open;
 mod tunnels;
 
 use crate::cgroup::Usage;
-use crate::error::{CreateError, Doing, Error, SnapshotError};
+use crate::error::{CreateError, Doing, Error, On, SnapshotError};
 use crate::instance::{Instance, View};
 use crate::names::Owner;
 use crate::net::Rules;
@@ -93,7 +93,7 @@ impl Node {
     pub fn destroy(&self, id: &InstanceName) -> Result<(), Error> {
         let instance = self.find(id)?;
         instance.end()?;
-        instance.body.destroy().map_err(|attempt| attempt.on(id))?;
+        instance.body.destroy().on(id)?;
         let none = Firewall::default();
         instance.without_way_past(Level::Closed, || {
             instance.clear_firewall(|old| self.change_firewall(instance.slot, old, &none))
@@ -110,7 +110,7 @@ impl Node {
             self.networks.give_back(instance.slot);
         }
         instance.let_go();
-        removed.doing("remove the record of").map_err(|attempt| attempt.on(id))
+        removed.doing("remove the record of").on(id)
     }
 
     pub fn inspect(&self, id: &InstanceName) -> Result<View, Error> {
@@ -135,7 +135,7 @@ impl Node {
 
     /// Gives an instance more or less processor time than it was created with.
     pub fn limit_cpu(&self, id: &InstanceName, millicores: u32) -> Result<(), Error> {
-        self.find(id)?.body.limit_cpu(millicores).map_err(|attempt| attempt.on(id))
+        self.find(id)?.body.limit_cpu(millicores).on(id)
     }
 
     pub fn usage(&self, id: &InstanceName) -> Result<Usage, Error> {
@@ -145,13 +145,13 @@ impl Node {
     /// Returns true if the kernel has killed a process of the instance because it ran out of
     /// memory.
     pub fn ran_out_of_memory(&self, id: &InstanceName) -> Result<bool, Error> {
-        let kills = self.find(id)?.body.oom_kills().map_err(|attempt| attempt.on(id))?;
+        let kills = self.find(id)?.body.oom_kills().on(id)?;
         Ok(kills > 0)
     }
 
     /// Returns the end of what the first process printed.
     pub fn console(&self, id: &InstanceName) -> Result<Vec<u8>, Error> {
-        self.find(id)?.body.console().map_err(|attempt| attempt.on(id))
+        self.find(id)?.body.console().on(id)
     }
 
     /// Returns what an instance has written so far. `None` if its spec did not ask for that, or if
@@ -159,7 +159,7 @@ impl Node {
     pub fn written(&self, id: &InstanceName) -> Result<Option<Written>, Error> {
         let instance = self.find(id)?;
         let written = instance.body.written().map(Written::copy).transpose();
-        written.doing("keep what was written in").map_err(|attempt| attempt.on(id))
+        written.doing("keep what was written in").on(id)
     }
 
     /// Returns the file systems that outlive instances.
@@ -257,9 +257,7 @@ impl Node {
         timeout: Duration,
     ) -> Result<TcpStream, Error> {
         let socket = self.socket(id)?;
-        crate::net::connect(socket, port, timeout)
-            .doing("connect to")
-            .map_err(|attempt| attempt.on(id))
+        crate::net::connect(socket, port, timeout).doing("connect to").on(id)
     }
 
     /// Returns a non-blocking TCP socket in the network of an instance, for the caller to connect.
@@ -268,7 +266,7 @@ impl Node {
         let Some(process) = instance.body.process() else {
             return Err(Error::Missing(id.clone()));
         };
-        process.socket(&self.shared.home).map_err(|attempt| attempt.on(id))
+        process.socket(&self.shared.home).on(id)
     }
 
     /// Records that the node is alive, and returns the time of that. Whatever ends while no node
