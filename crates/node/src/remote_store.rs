@@ -1,5 +1,8 @@
 //! A store outside this machine for the files of snapshots, and for volumes that others begin with.
 
+#[cfg(test)]
+pub(crate) mod memory;
+
 use crate::names::Owner;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufReader, BufWriter, Read, Write};

@@ -1,90 +1,63 @@
 use super::*;
+use crate::remote_store::memory::Memory;
 use crate::remote_store::{ReadStream, WriteStream};
 use crate::snapshots::about::About;
 use crate::volumes::Volumes;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
-type Streams = HashMap<(Owner, String), Vec<u8>>;
-
-/// A store in memory that fails when told to.
+/// A store that refuses a snapshot, or has others begin with one while it is being put.
 #[derive(Debug, Default)]
-struct Memory {
-    streams: Mutex<Streams>,
-    is_away: AtomicBool,
+struct Store {
+    memory: Memory,
     /// A snapshot that it does not take.
     refuses: Mutex<Option<SnapshotName>>,
-    /// Cuts off the last byte of streams when they are read.
-    cuts: AtomicBool,
     /// Holds each snapshot in these as soon as its stream was put.
     taken_by: OnceLock<Arc<Snapshots>>,
     holds: Mutex<Vec<Hold>>,
 }
 
-impl Memory {
-    fn ask(&self) -> io::Result<()> {
-        match self.is_away.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("the store is away")),
-            false => Ok(()),
-        }
-    }
-
+impl Store {
     fn has(&self, name: &str) -> bool {
-        self.streams.lock().contains_key(&(owner(), name.to_owned()))
+        self.memory.streams.lock().contains_key(&(owner(), name.to_owned()))
     }
 }
 
-impl RemoteStore for Memory {
+impl RemoteStore for Store {
     fn put(&self, owner: &Owner, name: &str, write: WriteStream<'_>) -> io::Result<RemoteCopy> {
-        self.ask()?;
         if self.refuses.lock().as_ref().is_some_and(|refused| refused.as_str() == name) {
             return Err(io::Error::other("not this one"));
         }
-        let mut stream = Vec::new();
-        write(&mut stream)?;
-        let size_bytes = stream.len() as u64;
-        self.streams.lock().insert((owner.clone(), name.to_owned()), stream);
+        let copy = self.memory.put(owner, name, write)?;
         if let Some(snapshots) = self.taken_by.get() {
             self.holds.lock().push(snapshots.hold(&named(name)).unwrap());
         }
-        Ok(RemoteCopy { digest: DIGEST.to_owned(), size_bytes })
+        Ok(copy)
     }
 
     fn get(&self, owner: &Owner, name: &str, digest: &str, read: ReadStream<'_>) -> io::Result<()> {
-        self.ask()?;
-        let stream = self.streams.lock().get(&(owner.clone(), name.to_owned())).cloned();
-        let stream = stream.ok_or(io::ErrorKind::NotFound)?;
-        assert_eq!(digest, DIGEST);
-        let length =
-            if self.cuts.load(Ordering::Relaxed) { stream.len() - 1 } else { stream.len() };
-        read(&mut &stream[..length])
+        self.memory.get(owner, name, digest, read)
     }
 
     fn remove(&self, owner: &Owner, name: &str) -> io::Result<()> {
-        self.ask()?;
-        self.streams.lock().remove(&(owner.clone(), name.to_owned()));
-        Ok(())
+        self.memory.remove(owner, name)
     }
 
     fn list(&self) -> io::Result<Vec<(Owner, String)>> {
-        self.ask()?;
-        Ok(self.streams.lock().keys().cloned().collect())
+        self.memory.list()
     }
 }
 
 struct Machine {
     folder: TempDir,
-    store: Arc<Memory>,
+    store: Arc<Store>,
     snapshots: Arc<Snapshots>,
 }
 
-/// What it says of any stream.
-const DIGEST: &str = "any";
 const SIZE_BYTES: u64 = 5 << 20;
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -131,7 +104,7 @@ impl Machine {
                 .unwrap();
         }
         let snapshots = opened(folder.path());
-        let store = Arc::new(Memory::default());
+        let store = Arc::new(Store::default());
         snapshots.use_remote(store.clone());
         Self { folder, store, snapshots }
     }
@@ -263,7 +236,7 @@ fn a_store_that_is_away_is_not_asked_for_every_snapshot() {
     }
     let snapshots = opened(machine.folder.path());
     snapshots.use_remote(machine.store.clone());
-    machine.store.is_away.store(true, Ordering::Relaxed);
+    machine.store.memory.is_away.store(true, Ordering::Relaxed);
     snapshots.offload_idle(i64::MAX, LONG).unwrap_err();
     let failed = snapshots.all.lock().kept.values().filter(|kept| kept.failed_to_leave).count();
     assert_eq!(failed, FAILURES_MAX as usize);
@@ -277,16 +250,16 @@ fn a_store_that_is_away_is_not_asked_for_every_snapshot() {
 #[test]
 fn a_store_that_is_away_leaves_all_as_it_is() {
     let machine = Machine::new(&["one"]);
-    machine.store.is_away.store(true, Ordering::Relaxed);
+    machine.store.memory.is_away.store(true, Ordering::Relaxed);
     let refused = machine.snapshots.offload(&named("one"));
     assert!(matches!(refused, Err(SnapshotError::Remote(_))), "{refused:?}");
     assert!(machine.is_here("one"));
-    machine.store.is_away.store(false, Ordering::Relaxed);
+    machine.store.memory.is_away.store(false, Ordering::Relaxed);
     machine.offload("one");
-    machine.store.is_away.store(true, Ordering::Relaxed);
+    machine.store.memory.is_away.store(true, Ordering::Relaxed);
     let refused = machine.snapshots.fetch(&named("one"));
     assert!(matches!(refused, Err(SnapshotError::Remote(_))), "{refused:?}");
-    machine.store.is_away.store(false, Ordering::Relaxed);
+    machine.store.memory.is_away.store(false, Ordering::Relaxed);
     assert!(!machine.is_here("one"));
     assert_eq!(machine.held_mb(), 1);
     machine.snapshots.fetch(&named("one")).unwrap();
@@ -297,11 +270,11 @@ fn a_store_that_is_away_leaves_all_as_it_is() {
 fn a_stream_that_breaks_leaves_nothing_here() {
     let machine = Machine::new(&["one"]);
     machine.offload("one");
-    machine.store.cuts.store(true, Ordering::Relaxed);
+    machine.store.memory.cuts.store(true, Ordering::Relaxed);
     let refused = machine.snapshots.fetch(&named("one"));
     assert!(matches!(refused, Err(SnapshotError::Remote(_))), "{refused:?}");
     assert!(!machine.is_here("one"));
-    machine.store.cuts.store(false, Ordering::Relaxed);
+    machine.store.memory.cuts.store(false, Ordering::Relaxed);
     machine.snapshots.fetch(&named("one")).unwrap();
     assert!(machine.is_here("one"));
 }
@@ -322,7 +295,7 @@ fn what_a_kill_leaves_is_found() {
     // The stream is stored, but not noted.
     let mut stream = Vec::new();
     pack_into(&machine.path("stored"), &mut stream).unwrap();
-    machine.store.streams.lock().insert((owner(), "stored".to_owned()), stream);
+    machine.store.memory.streams.lock().insert((owner(), "stored".to_owned()), stream);
     // It is noted, but its files are still here, or here again before the note is removed.
     machine.offload("noted");
     fs::create_dir_all(machine.path("noted").join("layer/etc")).unwrap();
@@ -342,13 +315,13 @@ fn what_is_removed_goes_from_the_store_too() {
     machine.offload("base");
     machine.snapshots.remove(&named("base")).unwrap();
     assert!(machine.store.has("base"), "the other stands on it");
-    machine.store.is_away.store(true, Ordering::Relaxed);
+    machine.store.memory.is_away.store(true, Ordering::Relaxed);
     machine.snapshots.remove(&named("top")).unwrap();
     assert!(machine.snapshots.list().is_empty());
     assert!(machine.snapshots.sweep_remote().is_err());
-    machine.store.is_away.store(false, Ordering::Relaxed);
+    machine.store.memory.is_away.store(false, Ordering::Relaxed);
     machine.snapshots.sweep_remote().unwrap();
-    assert!(machine.store.streams.lock().is_empty());
+    assert!(machine.store.memory.streams.lock().is_empty());
 }
 
 #[test]
