@@ -9,7 +9,7 @@ use rustix::fs::{
     fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, makedev, mknodat, utimensat,
 };
 use rustix::io::Errno;
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CString, OsStr};
 use std::io;
 
 /// The owner of files that belong to no id of the instance.
@@ -115,19 +115,18 @@ pub(super) fn dress(from: &OwnedFd, into: &OwnedFd, stat: &Statx, ids: Ids) -> i
     let wanted = attributes(from)?;
     for name in attributes(into)? {
         if !wanted.contains(&name) {
-            ignore_missing(fremovexattr(into, terminated(&name)?))?;
+            ignore_missing(fremovexattr(into, &name))?;
         }
     }
     for name in wanted {
         let mut value = vec![0; VALUE_BYTES_MAX];
-        let name = terminated(&name)?;
-        match fgetxattr(from, name, &mut value[..]) {
+        match fgetxattr(from, &name, &mut value[..]) {
             Ok(length) => value.truncate(length),
             Err(Errno::NODATA) => continue,
             Err(error) => return Err(error.into()),
         }
         let value = translated(name.to_bytes(), value, ids);
-        fsetxattr(into, name, &value, XattrFlags::empty())?;
+        fsetxattr(into, &name, &value, XattrFlags::empty())?;
     }
     Ok(())
 }
@@ -140,8 +139,14 @@ fn mode(stat: &Statx) -> Mode {
     Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777)
 }
 
-/// Returns the names of the attributes that go into a copy, each with its terminating zero.
-fn attributes(file: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+/// Returns the names of the attributes that go into a copy.
+fn attributes(file: &OwnedFd) -> io::Result<Vec<CString>> {
+    let names = attribute_names(file)?.into_iter();
+    Ok(names.filter(|name| is_copied(name.to_bytes())).collect())
+}
+
+/// Returns the names of all attributes that a file has.
+pub(super) fn attribute_names(file: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut names = vec![0; NAMES_BYTES_MAX];
     let length = match flistxattr(file, &mut names[..]) {
         Ok(length) => length,
@@ -149,17 +154,13 @@ fn attributes(file: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
         Err(error) => return Err(error.into()),
     };
     names.truncate(length);
-    let names = names.split_inclusive(|byte| *byte == 0).map(<[u8]>::to_vec);
-    Ok(names.filter(|name| is_copied(&name[..name.len() - 1])).collect())
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| Ok(CString::new(name)?)).collect()
 }
 
 fn is_copied(name: &[u8]) -> bool {
     let kept = name.starts_with(OF_USERS) || name == CAPABILITIES || RIGHTS.contains(&name);
     kept && !OF_THE_MOUNT.contains(&name)
-}
-
-fn terminated(name: &[u8]) -> io::Result<&CStr> {
-    CStr::from_bytes_with_nul(name).map_err(io::Error::other)
 }
 
 fn ignore_missing(done: rustix::io::Result<()>) -> io::Result<()> {

@@ -13,16 +13,16 @@
 //! map of a file before its content, and it has paths, which a reader must not trust. Here every
 //! name is a single name in the folder that is open. The same files always make the same stream.
 
-use super::entry::is_whiteout;
+use super::entry::{attribute_names, is_whiteout};
 use super::folder::{kind, look, names};
 use crate::sparse::{Carrier, broken, read_number, write_number};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Statx, Timespec, Timestamps, Uid, XattrFlags, chmodat,
-    chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, ftruncate, futimens, linkat,
-    makedev, mkdirat, mknodat, openat, readlinkat, symlinkat, utimensat,
+    chownat, fchmod, fchown, fgetxattr, fsetxattr, ftruncate, futimens, linkat, makedev, mkdirat,
+    mknodat, openat, readlinkat, symlinkat, utimensat,
 };
-use rustix::io::{Errno, dup};
+use rustix::io::dup;
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -184,16 +184,9 @@ impl Packer<'_> {
 }
 
 fn attributes(file: &OwnedFd) -> io::Result<Vec<(CString, Vec<u8>)>> {
-    let mut names = vec![0; ATTRIBUTES_BYTES_MAX];
-    let length = match flistxattr(file, &mut names[..]) {
-        Ok(length) => length,
-        Err(Errno::OPNOTSUPP) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    names.truncate(length);
     let mut found = Vec::new();
-    for name in names.split(|byte| *byte == 0).filter(|name| is_kept(name)) {
-        let name = CString::new(name)?;
+    let names = attribute_names(file)?.into_iter();
+    for name in names.filter(|name| is_kept(name.to_bytes())) {
         let mut value = vec![0; ATTRIBUTES_BYTES_MAX];
         let length = fgetxattr(file, &name, &mut value[..])?;
         value.truncate(length);
