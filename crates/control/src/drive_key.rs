@@ -1,42 +1,35 @@
 //! The key that signs drive tokens.
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::signature::{Ed25519KeyPair, KeyPair};
-use serde_json::{Value, json};
+use jose::{BASE64, Ed25519};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use store::Store;
 
 /// The key that signs drive tokens. All servers of one database share it.
 pub struct DriveKey {
-    pair: Ed25519KeyPair,
+    key: Ed25519,
     id: String,
 }
 
 impl DriveKey {
     pub async fn load(store: &Store) -> Result<Self, store::Error> {
         let seed = crate::shared_secret::shared(store, "drive-key").await?;
-        let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
+        let key = Ed25519::from_seed(&seed)
             .map_err(|error| store::Error::corrupt("settings", "drive-key", error))?;
-        let id = URL_SAFE_NO_PAD.encode(&Sha256::digest(pair.public_key())[..9]);
-        Ok(Self { pair, id })
+        let id = BASE64.encode(&Sha256::digest(key.public_key())[..9]);
+        Ok(Self { key, id })
     }
 
     /// Returns the public key as a JSON Web Key.
     pub fn public(&self) -> Value {
-        let x = URL_SAFE_NO_PAD.encode(self.pair.public_key());
-        json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": self.id, "x": x})
+        self.key.jwk(&self.id)
     }
 
     /// Returns a signed token with these claims.
-    pub fn sign(&self, claims: &Value) -> String {
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let text = format!(
-            "{}.{}",
-            part(&json!({"alg": "EdDSA", "typ": "JWT", "kid": self.id})),
-            part(claims)
-        );
-        let signature = URL_SAFE_NO_PAD.encode(self.pair.sign(text.as_bytes()));
-        format!("{text}.{signature}")
+    pub fn sign(&self, claims: &Value) -> Result<String, store::Error> {
+        self.key
+            .sign("JWT", &self.id, claims)
+            .map_err(|error| store::Error::Seal(format!("a token was not signed: {error}")))
     }
 }

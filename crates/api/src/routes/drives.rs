@@ -59,7 +59,7 @@ pub(crate) async fn access_token(call: Call<Member>) -> Result<Reply<DriveAccess
         "exp": now.plus_s(TOKEN_LIFE_S).seconds(),
         "jti": call.app.world.random_text(20),
     });
-    let access_token = Sensitive(call.app.drive_key.sign(&claims));
+    let access_token = Sensitive(call.app.drive_key.sign(&claims)?);
     Ok(Reply::of(&DriveAccessToken {
         access_token,
         expires_in: TOKEN_LIFE_S,
