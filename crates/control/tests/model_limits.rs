@@ -15,12 +15,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use store::models::{Question, UsageBy};
+use store::models::Question;
 use store::{Store, Target};
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::model::ModelType;
 use types::kinds::policy::{Granularity, LimitPer};
 use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome, TokenUsage};
+use types::wire::ModelUsageBy;
 use types::{Timestamp, World};
 
 /// Calls at the same time.
@@ -253,7 +254,7 @@ async fn used(store: &Store) -> (i64, i64) {
         model: None,
         first: 0,
         end: i64::MAX,
-        group_by: vec![UsageBy::Key],
+        group_by: vec![ModelUsageBy::Key],
         step: None,
         rows_max: 1000,
     };

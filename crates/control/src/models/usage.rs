@@ -1,6 +1,6 @@
 //! Answers to questions about the usage of models.
 
-use store::models::{Question, UsageBy, UsageRow};
+use store::models::{Question, UsageRow};
 use store::{Error, Tx};
 use types::Timestamp;
 use types::ids::WorkspaceId;
@@ -34,7 +34,7 @@ pub fn answer(tx: &mut Tx<'_>, asked: &UsageQuestion) -> Result<Option<ModelUsag
         model: asked.model.clone(),
         first,
         end,
-        group_by: asked.group_by.iter().copied().map(column).collect(),
+        group_by: asked.group_by.clone(),
         step: match asked.resolution {
             ModelUsageResolution::Hourly => Some(1),
             ModelUsageResolution::Daily => Some(DAY_HOURS),
@@ -56,17 +56,6 @@ pub fn answer(tx: &mut Tx<'_>, asked: &UsageQuestion) -> Result<Option<ModelUsag
         data: rows.into_iter().map(|row| entry(row, &asked.group_by)).collect(),
         total: total.into(),
     }))
-}
-
-const fn column(by: ModelUsageBy) -> UsageBy {
-    match by {
-        ModelUsageBy::Model => UsageBy::Model,
-        ModelUsageBy::Key => UsageBy::Key,
-        ModelUsageBy::EndUser => UsageBy::EndUser,
-        ModelUsageBy::Tag => UsageBy::Tag,
-        ModelUsageBy::Provider => UsageBy::Provider,
-        ModelUsageBy::ProviderModel => UsageBy::ProviderModel,
-    }
 }
 
 fn entry(row: UsageRow, group_by: &[ModelUsageBy]) -> ModelUsageEntry {

@@ -5,7 +5,7 @@ mod limits;
 mod usage;
 
 pub use limits::{asked_for, begin, keep, trim_limits};
-pub use usage::{Question, UsageBy, UsageRow, trim_usage, usage};
+pub use usage::{Question, UsageRow, trim_usage, usage};
 
 use crate::Error;
 use serde::Serialize;

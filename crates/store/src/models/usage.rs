@@ -7,6 +7,7 @@ use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::model_books::{SUM_MAX, UsageKey, UsageSum};
 use types::time::HOUR_MS;
+use types::wire::ModelUsageBy;
 
 const TABLE: &str = "model_usage";
 const KEY: &str =
@@ -23,30 +24,6 @@ const SUMS: [&str; 9] = [
     "cost",
 ];
 
-/// Property by which rows of an answer are grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum UsageBy {
-    Model,
-    Key,
-    EndUser,
-    Tag,
-    Provider,
-    ProviderModel,
-}
-
-impl UsageBy {
-    const fn column(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Key => "caller",
-            Self::EndUser => "end_user",
-            Self::Tag => "tag",
-            Self::Provider => "provider",
-            Self::ProviderModel => "provider_model",
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub workspace: WorkspaceId,
@@ -56,7 +33,7 @@ pub struct Question {
     pub first: i64,
     pub end: i64,
     /// Properties to group by, without duplicates.
-    pub group_by: Vec<UsageBy>,
+    pub group_by: Vec<ModelUsageBy>,
     /// Hours in one step. `None` makes everything one step.
     pub step: Option<i64>,
     /// Most rows to read.
@@ -110,10 +87,21 @@ fn values(key: &UsageKey, sum: &UsageSum) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
+const fn column(by: ModelUsageBy) -> &'static str {
+    match by {
+        ModelUsageBy::Model => "model",
+        ModelUsageBy::Key => "caller",
+        ModelUsageBy::EndUser => "end_user",
+        ModelUsageBy::Tag => "tag",
+        ModelUsageBy::Provider => "provider",
+        ModelUsageBy::ProviderModel => "provider_model",
+    }
+}
+
 /// Returns the usage by step and group.
 pub fn usage(tx: &mut Tx<'_>, question: &Question) -> Result<Vec<UsageRow>, Error> {
     let length = question.step.unwrap_or(i64::MAX / HOUR_MS).max(1);
-    let columns: Vec<&str> = question.group_by.iter().map(|by| by.column()).collect();
+    let columns: Vec<&str> = question.group_by.iter().map(|by| column(*by)).collect();
     let listed: String = columns.iter().map(|column| format!(", {column}")).collect();
     let sums = SUMS.map(|name| format!("CAST(SUM({name}) AS BIGINT)")).join(", ");
     // The step is part of the text: with a parameter, databases would not see that both expressions

@@ -2,13 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{Place, on_both};
-use store::models::{self, Question, UsageBy};
+use store::models::{self, Question};
 use store::{Error, Store};
 use types::Timestamp;
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::model::ModelType;
 use types::model_books::{Batch, LimitAccount, SUM_MAX, Standing, UsageKey, UsageSum, Want};
 use types::models::LimitMeasure;
+use types::wire::ModelUsageBy;
 
 on_both!(
     grants_never_pass_the_amount,
@@ -154,7 +155,7 @@ const fn usage_sum(times: i64) -> UsageSum {
     }
 }
 
-fn question(group_by: Vec<UsageBy>, step: Option<i64>) -> Question {
+fn question(group_by: Vec<ModelUsageBy>, step: Option<i64>) -> Question {
     Question {
         workspace: WorkspaceId::known("wsp_test"),
         model: None,
@@ -186,14 +187,14 @@ async fn usage_is_added_and_grouped(place: Place) {
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(ask(question(vec![], None)).await, [(0, vec![], 5)]);
     assert_eq!(
-        ask(question(vec![UsageBy::EndUser, UsageBy::Provider], Some(24))).await,
+        ask(question(vec![ModelUsageBy::EndUser, ModelUsageBy::Provider], Some(24))).await,
         [
             (0, named(&["u", "azure-openai-service"]), 3),
             (24, named(&["", "azure-openai-service"]), 1),
             (24, named(&["v", "azure-openai-service"]), 1),
         ]
     );
-    let hourly = Question { first: 2, ..question(vec![UsageBy::Model], Some(1)) };
+    let hourly = Question { first: 2, ..question(vec![ModelUsageBy::Model], Some(1)) };
     assert_eq!(ask(hourly).await, [(2, named(&["m"]), 2), (25, named(&["m"]), 2)]);
     let other = Question { model: Some("other".into()), ..question(vec![], None) };
     assert_eq!(ask(other).await, []);
