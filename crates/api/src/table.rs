@@ -286,9 +286,9 @@ fn network(t: &mut Table) {
     t.add(POST, "/vpcs/{vpcName}/egressgateways/{gatewayName}/ips", "CreateEgressIP", "Allocates an address", &[], resources::create::<EgressIp>);
     t.add(GET, ip, "GetEgressIP", "Reads one address", &[], resources::get::<EgressIp>);
     t.add(DELETE, ip, "DeleteEgressIP", "Releases one address", &[], resources::remove::<EgressIp>);
-    t.add(GET, "/egressgateways", "ListAllEgressGateways", "Lists the egress gateways of all VPCs", &[S::EgressGateways(List)], egress::all::<EgressGateway>);
+    t.add(GET, "/egressgateways", "ListAllEgressGateways", "Lists the egress gateways of all VPCs", &[S::EgressGateways(List)], resources::everywhere::<EgressGateway>);
     t.add(GET, "/egressgateways/usage", "GetEgressGatewayUsage", "Says which sandboxes use which gateway", &[S::EgressGateways(List), S::Sandboxes(List)], egress::usage);
-    t.add(GET, "/egressips", "ListAllEgressIPs", "Lists the addresses of all gateways", &[S::EgressIps(List)], egress::all::<EgressIp>);
+    t.add(GET, "/egressips", "ListAllEgressIPs", "Lists the addresses of all gateways", &[S::EgressIps(List)], resources::everywhere::<EgressIp>);
     t.add(GET, "/publicIps", "ListPublicIps", "Lists the shared outgoing addresses per region", &[], catalogues::public_ips);
 }
 

@@ -1,23 +1,15 @@
-//! Egress gateways and addresses of all VPCs, and the sandboxes that use them.
+//! The sandboxes that use each egress gateway.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
 use crate::http::reply::Reply;
 use auth::Member;
 use control::egress::sandboxes_of;
-use control::engine::{Managed, everywhere};
+use control::engine::everywhere;
 use store::Tx;
 use types::Kind;
 use types::kinds::EgressGateway;
 use types::wire::EgressGatewayUsage;
-
-/// Lists every object of a nested kind, whatever contains it.
-pub(crate) async fn all<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {
-    let context = call.context();
-    let work = move |tx: &mut Tx<'_>| everywhere::<K>(&context, tx);
-    let found = call.app.lists.read(call.who.workspace.as_str(), work).await?;
-    Ok(Reply::of(&found))
-}
 
 /// Lists the sandboxes that use each gateway.
 pub(crate) async fn usage(call: Call<Member>) -> Result<Reply<EgressGatewayUsage>, Error> {

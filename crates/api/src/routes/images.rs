@@ -20,7 +20,7 @@ use types::own_image::OwnRepository;
 use types::wire::{CleanedImages, CreateImageAnswer, CreateImageRequest};
 
 pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Image>>, Error> {
-    super::egress::all::<Image>(call).await
+    super::resources::everywhere::<Image>(call).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -47,6 +47,14 @@ pub(crate) async fn list_bare<K: Managed>(call: Call<Member>) -> Result<Reply<Ve
     Ok(Reply::of(&all))
 }
 
+/// Lists every object of a nested kind, whatever contains it.
+pub(crate) async fn everywhere<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {
+    let context = call.context();
+    let work = move |tx: &mut Tx<'_>| engine::everywhere::<K>(&context, tx);
+    let found = call.app.lists.read(call.who.workspace.as_str(), work).await?;
+    Ok(Reply::of(&found))
+}
+
 pub(crate) async fn get<K: Managed>(call: Call<Member, ShowSecrets>) -> Result<Reply<K>, Error> {
     let secrets = match call.query.show_secrets.0 {
         true => {
