@@ -22,9 +22,9 @@ impl<'p> Pager<'p> {
         Self { cursors: &context.control.cursors, list, now: context.world().now() }
     }
 
-    /// Returns the position after which a page begins. Clients send an empty cursor for none.
+    /// Returns the position after which a page begins.
     pub fn after<P: FromStr>(&self, cursor: Option<&str>) -> Result<Option<P>, BadCursor> {
-        let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) else { return Ok(None) };
+        let Some(cursor) = cursor else { return Ok(None) };
         let position = self.cursors.open(&self.list, cursor, self.now)?;
         position.parse().map(Some).map_err(|_| BadCursor::OtherRelease)
     }

@@ -161,7 +161,7 @@ impl ListQuery {
     /// Returns the external id to look for.
     pub fn external_id(&self) -> Result<Option<String>, Error> {
         match self.external_id.as_deref() {
-            None | Some("") => Ok(None),
+            None => Ok(None),
             Some(id) if id.chars().count() <= EXTERNAL_ID_MAX => Ok(Some(id.to_owned())),
             Some(_) => Err(Unfit::ExternalId { max: EXTERNAL_ID_MAX }.into()),
         }

@@ -88,14 +88,12 @@ pub(crate) async fn tags(call: Call<Member, TagsQuery>) -> Result<Reply<Page<Ima
     let (context, parents, name) =
         (call.context(), call.path.parents(), call.path.name().to_owned());
     let TagsQuery { limit, cursor, sort, q, name: exact, source_workspace } = call.query.clone();
-    // Clients send empty values for none.
-    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let asked = image::TagQuery {
         list: ListQuery { limit, cursor, ..ListQuery::default() },
         sort,
-        prefix: given(q),
-        name: given(exact),
-        source_workspace: given(source_workspace),
+        prefix: q,
+        name: exact,
+        source_workspace,
     };
     let work = move |tx: &mut Tx<'_>| image::tags(&context, tx, &parents, &name, &asked);
     Ok(Reply::of(&call.app.store.read(work).await?))

@@ -70,12 +70,12 @@ const PRINTING: [KindName; 6] = [
 
 /// Parses a time in the query; the published command line writes it without a zone and means UTC.
 pub(super) fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = text else { return Ok(None) };
     let parsed = text.parse().or_else(|_| format!("{text}Z").parse());
     parsed.map(Some).map_err(|_| LogsRule::Time { name }.into())
 }
 
-/// Returns a value that is present; clients also send empty values.
+/// Returns a value without the blanks around it, if it has anything else.
 fn given(text: Option<&String>) -> Option<String> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
@@ -107,7 +107,7 @@ impl LogQuery {
     }
 
     fn search(&self) -> Result<Option<String>, Error> {
-        let text = self.search.clone().filter(|text| !text.is_empty());
+        let text = self.search.clone();
         if text.as_ref().is_some_and(|text| text.chars().count() > SEARCH_MAX) {
             return Err(LogsRule::Search { max: SEARCH_MAX }.into());
         }

@@ -117,7 +117,7 @@ pub(crate) async fn list_all(
     let WorkspaceScheduleQuery { limit, cursor, sort, q, sandbox, kind } = call.query.clone();
     let asked = ListQuery { limit, cursor, sort: sort.into(), q, ..ListQuery::default() };
     let wish = kind.map(ListedType::wish);
-    let among = Among { parents: given(sandbox).map(|name| vec![name]), wish };
+    let among = Among { parents: sandbox.map(|name| vec![name]), wish };
     let work = move |tx: &mut Tx<'_>| engine::list_among(&context, tx, &among, &asked, version);
     Ok(call.app.lists.read(call.who.workspace.as_str(), work).await?)
 }
@@ -165,8 +165,8 @@ pub(crate) async fn all_executions(
         list: ListQuery { limit, cursor, q, ..ListQuery::default() },
         sort: query.sort,
         status: query.status,
-        sandbox: given(query.sandbox),
-        schedule: given(query.schedule),
+        sandbox: query.sandbox,
+        schedule: query.schedule,
         since: time("since", query.since.as_deref())?,
         until: time("until", query.until.as_deref())?,
     };
@@ -213,13 +213,8 @@ pub(crate) async fn metrics(
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-/// Returns a value that is present; clients also send empty values.
-fn given(text: Option<String>) -> Option<String> {
-    text.filter(|text| !text.is_empty())
-}
-
 fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = text else { return Ok(None) };
     match text.parse::<Timestamp>() {
         Ok(time) => Ok(Some(time)),
         Err(error) => {

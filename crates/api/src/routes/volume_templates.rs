@@ -24,13 +24,6 @@ pub(crate) struct Version {
     pub version: Option<String>,
 }
 
-impl Version {
-    /// Returns the name of the version; without one, the version is numbered.
-    fn name(&self) -> Option<String> {
-        self.version.clone().filter(|name| !name.is_empty())
-    }
-}
-
 pub(crate) async fn create(
     call: Call<Member, Version, Wish<VolumeTemplate>>,
 ) -> Result<Reply<VolumeTemplate>, Error> {
@@ -38,7 +31,7 @@ pub(crate) async fn create(
     if !call.query.upload.0 {
         return call.once(move |tx| engine::create(&context, tx, &[], wish.clone())).await;
     }
-    let version = call.query.name();
+    let version = call.query.version.clone();
     let ask = move |tx: &mut Tx<'_>| {
         engine::create(&context, tx, &[], wish.clone())?;
         templates::ask(&context, tx, &wish.metadata.name, version.as_deref())
@@ -65,7 +58,7 @@ pub(crate) async fn upsert(
     if !call.query.upload.0 {
         return Ok(Reply::of(&call.app.store.write(put).await?));
     }
-    let version = call.query.name();
+    let version = call.query.version.clone();
     let ask = move |tx: &mut Tx<'_>| {
         put(tx)?;
         templates::ask(&context, tx, &name, version.as_deref())
