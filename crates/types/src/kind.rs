@@ -222,7 +222,12 @@ pub trait Kind:
     fn leave_out_write_only(&mut self) {}
 
     /// Returns the part of the wish that says which revisions take traffic, for kinds with
-    /// revisions.
+    /// revisions, if the wish has it.
+    fn revision(&self) -> Option<&RevisionConfiguration> {
+        None
+    }
+
+    /// The same to be changed, for kinds with revisions. If the wish has no such part, it gets one.
     fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
         None
     }

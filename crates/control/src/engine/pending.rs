@@ -82,12 +82,12 @@ pub(crate) fn pend<K: Managed>(
     wish: K,
 ) -> Result<Pending<K>, Error> {
     let held = Held::<K>::lock(context, tx, &[], name)?;
-    let Replacement { mut wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
+    let Replacement { wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
     verbs::require_region(context, &wish)?;
     require_references(context, tx, &wish.references(), &old.references())?;
     if K::HAS_REVISIONS {
-        revisions::require_active(tx, &held.row.id, &mut wish, &old)?;
-        revisions::require_canary(tx, &held.row.id, &mut wish)?;
+        revisions::require_active(tx, &held.row.id, &wish, &old)?;
+        revisions::require_canary(tx, &held.row.id, &wish)?;
     }
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
     Pending::new(context, held, wish, made)
@@ -114,7 +114,7 @@ pub(crate) fn apply_built<K: Managed>(
     let unbuilt = is_unbuilt(&held);
     let deploy = match unbuilt {
         true => None,
-        false => Some(revisions::decide_built(tx, &held.row.id, &mut wish, &old)?),
+        false => Some(revisions::decide_built(tx, &held.row.id, &wish, &old)?),
     };
     let (id, old) = (&held.row.id, (!unbuilt).then_some(&old));
     let mut draft = Draft { wish: &mut wish, state: &mut state, old, id, parents: &[] };

@@ -44,8 +44,8 @@ fn drop_empty(value: &mut Value) {
     }
 }
 
-fn configuration<K: Kind>(wish: &mut K) -> RevisionConfiguration {
-    wish.revision_mut().map(|configuration| configuration.clone()).unwrap_or_default()
+fn configuration<K: Kind>(wish: &K) -> RevisionConfiguration {
+    wish.revision().cloned().unwrap_or_default()
 }
 
 /// Names the first revision and makes it active.
@@ -71,7 +71,7 @@ pub(super) fn drop_canary<K: Kind>(wish: &mut K) {
 pub(super) fn decide<K: Kind>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
-    wish: &mut K,
+    wish: &K,
     old: &K,
 ) -> Result<Deploy, Error> {
     if !K::HAS_REVISIONS {
@@ -80,7 +80,7 @@ pub(super) fn decide<K: Kind>(
     require_active(tx, id, wish, old)?;
     let newest = kept::list(tx, id, 1)?.into_iter().next().map(|revision| revision.id);
     let changed = content(wish) != content(old);
-    Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), changed))
+    Ok(configuration(wish).decide(&configuration(old), newest.as_deref(), changed))
 }
 
 /// Decides what a newly built wish means for the revisions, even if its image is the same as
@@ -88,14 +88,14 @@ pub(super) fn decide<K: Kind>(
 pub(super) fn decide_built<K: Kind>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
-    wish: &mut K,
+    wish: &K,
     old: &K,
 ) -> Result<Deploy, Error> {
     if !K::HAS_REVISIONS {
         return Ok(Deploy::Nothing);
     }
     let newest = kept::list(tx, id, 1)?.into_iter().next().map(|revision| revision.id);
-    Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), true))
+    Ok(configuration(wish).decide(&configuration(old), newest.as_deref(), true))
 }
 
 /// Applies the decision to the wish. Returns the name of the new revision, if there is one.
@@ -106,7 +106,7 @@ pub(super) fn apply<K: Managed>(
     wish: &mut K,
     deploy: Deploy,
 ) -> Result<Option<String>, Error> {
-    let stored = configuration(&mut held.wish.clone());
+    let stored = configuration(&held.wish);
     match deploy {
         Deploy::Nothing => {
             keep_active(wish, stored.active);
@@ -156,10 +156,10 @@ fn keep_active<K: Kind>(wish: &mut K, active: Option<String>) {
 pub(super) fn require_active<K: Kind>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
-    wish: &mut K,
+    wish: &K,
     old: &K,
 ) -> Result<(), Error> {
-    let stored = configuration(&mut old.clone());
+    let stored = configuration(old);
     match configuration(wish).other_active(&stored) {
         Some(asked) if kept::find(tx, id, asked)?.is_none() => Err(unknown("active", asked)),
         _ => Ok(()),
@@ -170,7 +170,7 @@ pub(super) fn require_active<K: Kind>(
 pub(super) fn require_canary<K: Kind>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
-    wish: &mut K,
+    wish: &K,
 ) -> Result<(), Error> {
     match configuration(wish).canary.filter(|canary| !canary.is_empty()) {
         Some(canary) if kept::find(tx, id, &canary)?.is_none() => Err(unknown("canary", &canary)),
@@ -232,7 +232,7 @@ pub(super) fn keep<K: Managed>(
     held: &Held<K>,
     id: &str,
 ) -> Result<(), Error> {
-    let serving = configuration(&mut held.wish.clone());
+    let serving = configuration(&held.wish);
     let active = serving.active.as_deref() == Some(id);
     let revision = Revision {
         id: id.to_owned(),
@@ -256,8 +256,8 @@ pub fn revisions<K: Managed>(
     tx: &mut Tx<'_>,
     name: &str,
 ) -> Result<Vec<RevisionMetadata>, Error> {
-    let mut held = Held::<K>::get(context, tx, &[], name)?;
-    let configuration = configuration(&mut held.wish);
+    let held = Held::<K>::get(context, tx, &[], name)?;
+    let configuration = configuration(&held.wish);
     let kept = kept::list(tx, &held.row.id, REVISIONS_LISTED_MAX)?;
     let before = previous(&kept, configuration.active.as_deref(), K::serving(&held.state));
     let status = resources::find_by_id(tx, &held.row.id)?.and_then(|row| row.status);

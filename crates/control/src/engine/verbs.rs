@@ -246,7 +246,7 @@ pub(crate) fn replace_held<K: Managed>(
     let mut held = Held::<K>::lock(context, tx, parents, name)?;
     let Replacement { mut wish, old, mut sent, stored } =
         Replacement::new(context, &held, name, wish)?;
-    let deploy = revisions::decide(tx, &held.row.id, &mut wish, &old)?;
+    let deploy = revisions::decide(tx, &held.row.id, &wish, &old)?;
     if let Deploy::Back { to } = &deploy {
         wish = revisions::gone_back(context, tx, &held.row.id, &wish, to)?;
         // Callers once sent these, so the answer does not show them.

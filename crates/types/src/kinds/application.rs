@@ -206,9 +206,7 @@ impl Kind for Application {
         self.spec.urls.iter().flatten().enumerate().map(domain).collect()
     }
 
-    fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
-        Some(self.spec.revision.get_or_insert_default())
-    }
+    revised!();
 }
 
 impl Application {

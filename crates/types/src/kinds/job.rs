@@ -178,9 +178,7 @@ impl Kind for Job {
         references_to(KindName::Policy, self.spec.policies.as_ref(), "spec.policies")
     }
 
-    fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
-        Some(self.spec.revision.get_or_insert_default())
-    }
+    revised!();
 }
 
 impl JobSpec {

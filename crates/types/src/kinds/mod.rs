@@ -145,6 +145,19 @@ macro_rules! complete_runtime {
     };
 }
 
+/// Which revisions take traffic, for kinds with revisions.
+macro_rules! revised {
+    () => {
+        fn revision(&self) -> Option<&RevisionConfiguration> {
+            self.spec.revision.as_ref()
+        }
+
+        fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
+            Some(self.spec.revision.get_or_insert_default())
+        }
+    };
+}
+
 /// What is filled in, for kinds of which several replicas run.
 macro_rules! replicated {
     () => {
@@ -152,9 +165,7 @@ macro_rules! replicated {
             complete_runtime!(self, old, world);
         }
 
-        fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
-            Some(self.spec.revision.get_or_insert_default())
-        }
+        revised!();
     };
 }
 

@@ -277,9 +277,7 @@ impl Kind for Model {
         references
     }
 
-    fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
-        Some(self.spec.revision.get_or_insert_default())
-    }
+    revised!();
 }
 
 impl Model {

@@ -52,7 +52,7 @@ pub(super) trait Deployable:
 
     /// Returns which revisions are to serve.
     fn revisions(&self) -> RevisionConfiguration {
-        self.clone().revision_mut().map(|revisions| revisions.clone()).unwrap_or_default()
+        self.revision().cloned().unwrap_or_default()
     }
 }
 
