@@ -68,7 +68,7 @@ pub(crate) async fn create_own(
 
 pub(crate) async fn revoke_own(call: Call<Person>) -> Result<Reply<Message>, Error> {
     let (who, id) = (call.who.0.clone(), ApiKeyId::known(call.path.name()));
-    call.app.auth.change(move |tx| Ok::<_, Error>(api_keys::delete(tx, &who, &id)?)).await?;
+    call.app.auth.change(move |tx| api_keys::delete(tx, &who, &id)).await?;
     Ok(revoked())
 }
 
@@ -96,9 +96,7 @@ pub(crate) async fn create_for_service_account(
 pub(crate) async fn revoke_of_service_account(call: Call<Member>) -> Result<Reply<Message>, Error> {
     let (member, id) = (call.who.clone(), ServiceAccountId::known(call.path.at(0)));
     let key = ApiKeyId::known(call.path.at(1));
-    let work = move |tx: &mut Tx<'_>| {
-        Ok::<_, Error>(api_keys::delete_of_service_account(tx, &member, &id, &key)?)
-    };
+    let work = move |tx: &mut Tx<'_>| api_keys::delete_of_service_account(tx, &member, &id, &key);
     call.app.auth.change(work).await?;
     Ok(revoked())
 }

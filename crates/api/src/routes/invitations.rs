@@ -51,7 +51,7 @@ pub(crate) async fn list(call: Call<Person>) -> Result<Reply<Vec<PendingInvitati
 pub(crate) async fn accept(call: Call<Person>) -> Result<Reply<PendingInvitationAccept>, Error> {
     let (who, id) = (call.who.0.clone(), call.path.name().to_owned());
     let email = who.name.clone();
-    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(invitations::accept(tx, &who, &id)?);
+    let work = move |tx: &mut Tx<'_>| invitations::accept(tx, &who, &id);
     let (workspace, _) = call.app.auth.change(work).await?;
     let workspace = Workspace {
         name: Some(workspace.name),
@@ -65,6 +65,6 @@ pub(crate) async fn accept(call: Call<Person>) -> Result<Reply<PendingInvitation
 
 pub(crate) async fn decline(call: Call<Person>) -> Result<Reply<Message>, Error> {
     let (who, id) = (call.who.0.clone(), call.path.name().to_owned());
-    call.app.auth.change(move |tx| Ok::<_, Error>(invitations::decline(tx, &who, &id)?)).await?;
+    call.app.auth.change(move |tx| invitations::decline(tx, &who, &id)).await?;
     Ok(Reply::of(&Message { message: "the invitation is declined".into() }))
 }

@@ -116,6 +116,6 @@ pub(crate) async fn of_all(
     call: Call<Member, ModelUsageQuery>,
 ) -> Result<Reply<ModelUsage>, Error> {
     let asked = asked(&call, None)?;
-    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(usage::answer(tx, &asked)?);
+    let work = move |tx: &mut Tx<'_>| usage::answer(tx, &asked);
     few(call.app.store.read(work).await?)
 }

@@ -21,7 +21,7 @@ pub(crate) struct Quota {
 
 pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Quota>>, Error> {
     let workspace = call.who.workspace.clone();
-    let counts = call.app.store.read(move |tx| Ok::<_, Error>(counts(tx, &workspace)?)).await?;
+    let counts = call.app.store.read(move |tx| counts(tx, &workspace)).await?;
     let quota = |kind: &KindName| {
         let used =
             counts.iter().find(|(counted, _)| counted == kind).map_or(0, |(_, count)| *count);

@@ -50,19 +50,13 @@ pub(crate) async fn update(
     let (member, id, asked) =
         (call.who.clone(), ServiceAccountId::known(call.path.name()), call.body.0);
     let work = move |tx: &mut Tx<'_>| {
-        Ok::<_, Error>(service_accounts::update(
-            tx,
-            &member,
-            &id,
-            asked.name.clone(),
-            asked.description.clone(),
-        )?)
+        service_accounts::update(tx, &member, &id, asked.name.clone(), asked.description.clone())
     };
     Ok(Reply::of(&shown(call.app.auth.change(work).await?, None)))
 }
 
 pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<ServiceAccount>, Error> {
     let (member, id) = (call.who.clone(), ServiceAccountId::known(call.path.name()));
-    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(service_accounts::delete(tx, &member, &id)?);
+    let work = move |tx: &mut Tx<'_>| service_accounts::delete(tx, &member, &id);
     Ok(Reply::of(&shown(call.app.auth.change(work).await?, None)))
 }

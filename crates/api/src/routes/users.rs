@@ -89,12 +89,12 @@ pub(crate) async fn change_role(
 ) -> Result<Reply<WorkspaceUser>, Error> {
     let (member, name, role, now) =
         (call.who.clone(), call.path.name().to_owned(), call.body.0.role, call.app.world.now());
-    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(people::set_role(tx, &member, &name, role)?);
+    let work = move |tx: &mut Tx<'_>| people::set_role(tx, &member, &name, role);
     Ok(Reply::of(&shown(call.app.auth.change(work).await?, now)))
 }
 
 pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Message>, Error> {
     let (member, name) = (call.who.clone(), call.path.name().to_owned());
-    call.app.auth.change(move |tx| Ok::<_, Error>(people::remove(tx, &member, &name)?)).await?;
+    call.app.auth.change(move |tx| people::remove(tx, &member, &name)).await?;
     Ok(Reply::of(&Message { message: "removed from the workspace".into() }))
 }

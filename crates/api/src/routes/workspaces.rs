@@ -173,8 +173,7 @@ pub(crate) async fn update(
         labels: Some(wish.labels.unwrap_or_default()),
         settings: Some(settings),
     };
-    let work =
-        move |tx: &mut Tx<'_>| Ok::<_, Error>(workspaces::update(tx, &member, change.clone())?);
+    let work = move |tx: &mut Tx<'_>| workspaces::update(tx, &member, change.clone());
     Ok(Reply::of(&shown(call.app.auth.change(work).await?)))
 }
 
@@ -186,6 +185,6 @@ pub(crate) async fn remove(call: Call<Person>) -> Result<Reply<Workspace>, Error
 
 pub(crate) async fn leave(call: Call<Person>) -> Result<Reply<Workspace>, Error> {
     let member = enter(&call)?;
-    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(workspaces::leave(tx, &member)?);
+    let work = move |tx: &mut Tx<'_>| workspaces::leave(tx, &member);
     Ok(Reply::of(&shown(call.app.auth.change(work).await?)))
 }
