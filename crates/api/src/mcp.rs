@@ -8,14 +8,15 @@ mod refusals;
 use crate::app::App;
 use crate::http::call::{Call, Person, Raw};
 use crate::http::error::Error;
+use crate::http::headers;
 use crate::http::reply::Answer;
-use crate::openapi;
+use crate::openapi::{self, path_names, placeholder};
 use crate::routes::uploads::UPLOAD_URL;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http::{HeaderMap, HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt, Full};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::handler::server::ServerHandler;
@@ -40,14 +41,6 @@ use types::error::ErrorBody;
 const LEFT_OUT: [&str; 2] = ["/changes", "/mcp"];
 /// Characters of a name that need no escaping in a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// Headers of the outer request that are copied to the inner one.
-const PASSED_ON: [HeaderName; 5] = [
-    header::AUTHORIZATION,
-    HeaderName::from_static("x-blaxel-authorization"),
-    HeaderName::from_static("x-service-authorization"),
-    HeaderName::from_static("x-blaxel-workspace"),
-    HeaderName::from_static("x-service-workspace"),
-];
 
 /// One operation, offered as a tool.
 struct Act {
@@ -254,9 +247,10 @@ fn inner_request(
 ) -> Result<Request<Body>, String> {
     let (path, query) = (path(act, arguments)?, query(act, arguments)?);
     let mut request = Request::builder().method(act.method.clone()).uri(format!("{path}?{query}"));
-    for name in PASSED_ON {
-        if let Some(value) = outer.get(&name) {
-            request = request.header(name, value);
+    // The caller's own credentials.
+    for name in headers::AUTHORIZATION.iter().chain(&headers::WORKSPACE) {
+        if let Some(value) = outer.get(*name) {
+            request = request.header(*name, value);
         }
     }
     let body = arguments.get("body").map(Value::to_string).unwrap_or_default();
@@ -280,11 +274,6 @@ fn text<'a>(arguments: &'a JsonObject, name: &str) -> Result<Option<&'a str>, St
     }
 }
 
-/// Returns the name of the argument that stands at this place of a path, if one does.
-fn placeholder(part: &str) -> Option<&str> {
-    part.strip_prefix('{')?.strip_suffix('}')
-}
-
 fn path(act: &Act, arguments: &JsonObject) -> Result<String, String> {
     let mut path = String::from("/v0");
     for part in act.path.split('/').skip(1) {
@@ -302,7 +291,7 @@ fn path(act: &Act, arguments: &JsonObject) -> Result<String, String> {
 
 /// Returns the query: all arguments that are not elsewhere in the request.
 fn query(act: &Act, arguments: &JsonObject) -> Result<String, String> {
-    let in_path: Vec<&str> = act.path.split('/').filter_map(placeholder).collect();
+    let in_path: Vec<&str> = path_names(&act.path).collect();
     let mut query = form_urlencoded::Serializer::new(String::new());
     let mut room = QUERY_BYTES_MAX;
     for (name, value) in arguments {

@@ -211,8 +211,13 @@ fn not_null(mut schema: Value) -> Value {
     schema
 }
 
-fn path_names(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+/// Returns the name of the parameter that stands at this place of a path, if one does.
+pub(crate) fn placeholder(part: &str) -> Option<&str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
+
+pub(crate) fn path_names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(placeholder)
 }
 
 /// Refusals that any operation may answer, and what they mean.

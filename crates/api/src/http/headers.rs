@@ -6,9 +6,9 @@ use crate::http::malformed::Malformed;
 use http::HeaderMap;
 use types::ApiVersion;
 
-const AUTHORIZATION: [&str; 3] =
+pub(crate) const AUTHORIZATION: [&str; 3] =
     ["x-blaxel-authorization", "x-service-authorization", "authorization"];
-const WORKSPACE: [&str; 2] = ["x-blaxel-workspace", "x-service-workspace"];
+pub(crate) const WORKSPACE: [&str; 2] = ["x-blaxel-workspace", "x-service-workspace"];
 const VERSION: [&str; 2] = ["blaxel-version", "service-version"];
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 

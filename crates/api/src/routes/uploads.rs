@@ -37,10 +37,7 @@ pub(crate) async fn asked<T, Q: Query, B: Input>(
     let answer = idempotency::once(&call.app.store, call.key.clone(), ask).await?;
     let asked: UploadAddress = idempotency::kept_answer(&answer.body)?;
     let body = JsonAnswer { body: Bytes::from(asked.object), replayed: answer.replayed };
-    let mut reply = Reply::from(body);
-    if let Ok(version) = HeaderValue::from_str(&format!("\"{}\"", asked.version)) {
-        reply = reply.with(header::ETAG, version);
-    }
+    let mut reply = Reply::from(body).versioned(asked.version);
     if let Ok(url) = HeaderValue::from_str(&asked.url) {
         let [ours, theirs] = UPLOAD_URL;
         reply = reply.with(ours, url.clone()).with(theirs, url);
