@@ -2,7 +2,7 @@
 
 use super::Body;
 use super::browser::{Browser, sign_in_first};
-use super::page::{self, page_leading_to, see_other};
+use super::page::{self, Answered, page_leading_to, see_other};
 use auth::oauth::{Params, Request, Wrong};
 use auth::{Auth, ScopeSet};
 use axum::extract::{RawQuery, State};
@@ -19,25 +19,21 @@ pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, Answered> {
     let query = query.unwrap_or_default();
-    let request = match check(&auth, &query).await {
-        Ok(request) => request,
-        Err(response) => return *response,
-    };
+    let request = check(&auth, &query).await?;
     let browser = Browser::of(&auth, headers);
-    let content = match browser.user(&auth).await {
-        Ok(Some(user)) => consent(&request, &user.email, &query, &browser),
-        Ok(None) => return sign_in_first(&address(&query)),
-        Err(error) => return page::failed(&error),
+    let Some(user) = browser.user(&auth).await? else {
+        return Ok(sign_in_first(&address(&query)));
     };
+    let content = consent(&request, &user.email, &query, &browser);
     let destination = destination(&request.redirect_uri);
-    browser.remember(page_leading_to(
+    Ok(browser.remember(page_leading_to(
         StatusCode::OK,
         "Allow access?",
         &content,
         destination.as_deref(),
-    ))
+    )))
 }
 
 pub(crate) async fn decide(
@@ -45,42 +41,35 @@ pub(crate) async fn decide(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     Body(body): Body,
-) -> Response {
+) -> Result<Response, Answered> {
     let query = query.unwrap_or_default();
     let browser = Browser::of(&auth, headers);
-    let form = match browser.form(&body) {
-        Ok(form) => form,
-        Err(response) => return *response,
+    let form = browser.form(&body)?;
+    let request = check(&auth, &query).await?;
+    let Some(user) = browser.user(&auth).await? else {
+        return Ok(sign_in_first(&address(&query)));
     };
-    let request = match check(&auth, &query).await {
-        Ok(request) => request,
-        Err(response) => return *response,
+    let location = match form.get("decision") {
+        Some("allow") => auth.approve(&request, &user).await?,
+        _ => auth.refuse(&request),
     };
-    match (browser.user(&auth).await, form.get("decision")) {
-        (Ok(Some(user)), Some("allow")) => match auth.approve(&request, &user).await {
-            Ok(location) => see_other(&location),
-            Err(error) => page::failed(&error),
-        },
-        (Ok(Some(_)), _) => see_other(&auth.refuse(&request)),
-        (Ok(None), _) => sign_in_first(&address(&query)),
-        (Err(error), _) => page::failed(&error),
-    }
+    Ok(see_other(&location))
 }
 
 fn address(query: &str) -> String {
     format!("/oauth/authorize?{query}")
 }
 
-async fn check(auth: &Auth, query: &str) -> Result<Request, Box<Response>> {
-    let refused = |text: &str| {
-        Box::new(page::wrong(StatusCode::BAD_REQUEST, "This request cannot be shown", text))
+async fn check(auth: &Auth, query: &str) -> Result<Request, Answered> {
+    let refused = |text: &str| -> Answered {
+        page::wrong(StatusCode::BAD_REQUEST, "This request cannot be shown", text).into()
     };
     let params =
         Params::from_form(query.as_bytes()).map_err(|fault| refused(&fault.to_string()))?;
     auth.check_authorization(&params).await.map_err(|wrong| match wrong {
         Wrong::Show(text) => refused(&text),
-        Wrong::Redirect(location) => Box::new(see_other(&location)),
-        Wrong::Store(error) => Box::new(page::failed(&error)),
+        Wrong::Redirect(location) => see_other(&location).into(),
+        Wrong::Store(error) => error.into(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The browser that sends a request: its cookies, its session, and the proof that a form is ours.
 
-use super::page;
+use super::page::{self, Answered};
 use auth::Auth;
 use auth::oauth::Params;
 use axum::response::Response;
@@ -94,9 +94,9 @@ impl Browser {
     }
 
     /// Parses a form, and refuses forms that another site has made.
-    pub(super) fn form(&self, body: &[u8]) -> Result<Params, Box<Response>> {
+    pub(super) fn form(&self, body: &[u8]) -> Result<Params, Answered> {
         let refuse = |text: &str| {
-            Box::new(page::wrong(StatusCode::FORBIDDEN, "This form is not valid any more", text))
+            page::wrong(StatusCode::FORBIDDEN, "This form is not valid any more", text).into()
         };
         let params = Params::from_form(body)
             .map_err(|_| refuse("The form could not be read. Go back and try again."))?;

@@ -3,7 +3,7 @@
 use super::Body;
 use super::authorize::what;
 use super::browser::{Browser, sign_in_first};
-use super::page::{self, page};
+use super::page::{self, Answered, page};
 use super::sign_in::sentence;
 use auth::Auth;
 use auth::oauth::{Asking, DeviceError, Params};
@@ -18,43 +18,36 @@ pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, Answered> {
     let browser = Browser::of(&auth, headers);
     let query = query.unwrap_or_default();
-    let user = match browser.user(&auth).await {
-        Ok(Some(user)) => user,
-        Ok(None) => return sign_in_first(&format!("/oauth/device?{query}")),
-        Err(error) => return page::failed(&error),
+    let Some(user) = browser.user(&auth).await? else {
+        return Ok(sign_in_first(&format!("/oauth/device?{query}")));
     };
     let params = Params::from_form(query.as_bytes()).unwrap_or_default();
     let Some(code) = params.get("user_code") else {
-        return browser.remember(page(StatusCode::OK, TITLE, &ask_for_code(None)));
+        return Ok(browser.remember(page(StatusCode::OK, TITLE, &ask_for_code(None))));
     };
-    match auth.device(&user, code).await {
+    Ok(match auth.device(&user, code).await {
         Ok(asking) => {
             browser.remember(page(StatusCode::OK, TITLE, &confirm(&asking, &user.email, &browser)))
         }
         Err(error) => refused(&error),
-    }
+    })
 }
 
 pub(crate) async fn decide(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,
-) -> Response {
+) -> Result<Response, Answered> {
     let browser = Browser::of(&auth, headers);
-    let form = match browser.form(&body) {
-        Ok(form) => form,
-        Err(response) => return *response,
-    };
-    let user = match browser.user(&auth).await {
-        Ok(Some(user)) => user,
-        Ok(None) => return sign_in_first("/oauth/device"),
-        Err(error) => return page::failed(&error),
+    let form = browser.form(&body)?;
+    let Some(user) = browser.user(&auth).await? else {
+        return Ok(sign_in_first("/oauth/device"));
     };
     let agree = form.get("decision") == Some("allow");
-    match auth.decide_device(&user, form.get("user_code").unwrap_or_default(), agree).await {
+    Ok(match auth.decide_device(&user, form.get("user_code").unwrap_or_default(), agree).await {
         Ok(()) if agree => page(
             StatusCode::OK,
             "Done",
@@ -66,7 +59,7 @@ pub(crate) async fn decide(
             &html! { p { "The device was not signed in. You can close this page." } },
         ),
         Err(error) => refused(&error),
-    }
+    })
 }
 
 fn refused(error: &DeviceError) -> Response {

@@ -1,7 +1,7 @@
 //! The page for accepting an invitation by its link.
 
 use super::browser::{Browser, Cookie};
-use super::page::{self, page};
+use super::page::{self, Answered, page};
 use super::sign_in::sentence;
 use super::{Body, From};
 use auth::invitations::{self, Received};
@@ -20,19 +20,17 @@ pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, Answered> {
     let browser = Browser::of(&auth, headers);
     let params = Params::from_form(query.unwrap_or_default().as_bytes()).unwrap_or_default();
     let id = InvitationId::known(params.get("invitation").unwrap_or_default());
     let found = match open(&auth, &id).await {
         Ok(found) => found,
-        Err(error) => return refused(&error),
+        Err(error) => return Ok(refused(&error)),
     };
-    let signed_in = match browser.user(&auth).await {
-        Ok(user) => user.is_some_and(|user| user.email == found.invitation.email),
-        Err(error) => return page::failed(&error),
-    };
-    browser.remember(page(StatusCode::OK, TITLE, &content(&found, signed_in, &browser, None)))
+    let user = browser.user(&auth).await?;
+    let signed_in = user.is_some_and(|user| user.email == found.invitation.email);
+    Ok(browser.remember(page(StatusCode::OK, TITLE, &content(&found, signed_in, &browser, None))))
 }
 
 pub(crate) async fn submit(
@@ -40,27 +38,21 @@ pub(crate) async fn submit(
     From(client): From,
     headers: HeaderMap,
     Body(body): Body,
-) -> Response {
+) -> Result<Response, Answered> {
     let browser = Browser::of(&auth, headers);
-    let form = match browser.form(&body) {
-        Ok(form) => form,
-        Err(response) => return *response,
-    };
+    let form = browser.form(&body)?;
     let id = InvitationId::known(form.get("invitation").unwrap_or_default());
-    let user = match browser.user(&auth).await {
-        Ok(user) => user,
-        Err(error) => return page::failed(&error),
-    };
+    let user = browser.user(&auth).await?;
     let Some(password) = form.get("password") else {
-        let Some(user) = user else { return refused(&Error::Denied(auth::Denied::Missing)) };
-        return match auth.accept(&user, &id).await {
+        let Some(user) = user else { return Ok(refused(&Error::Denied(auth::Denied::Missing))) };
+        return Ok(match auth.accept(&user, &id).await {
             Ok(workspace) => joined(&workspace.display_name),
             Err(error) => refused(&error),
-        };
+        });
     };
     let part = |name: &str| form.get(name).unwrap_or_default().chars().take(63).collect();
     let joining = Joining { given_name: part("given_name"), family_name: part("family_name") };
-    match auth.join(client, &id, joining, password.to_owned()).await {
+    Ok(match auth.join(client, &id, joining, password.to_owned()).await {
         Ok((workspace, secret)) => {
             let mut response = joined(&workspace.display_name);
             browser.set(&mut response, Cookie::Session, &secret);
@@ -75,7 +67,7 @@ pub(crate) async fn submit(
             Err(error) => refused(&error),
         },
         Err(error) => refused(&error),
-    }
+    })
 }
 
 async fn open(auth: &Auth, id: &InvitationId) -> Result<Received, Error> {

@@ -1,12 +1,33 @@
 //! The frame, style and headers that all pages share.
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, html};
 use types::error::Refusal;
 
 const STYLE: &str = include_str!("style.css");
+
+/// A page, or a way to one, that answers a request before its end.
+pub(crate) struct Answered(Box<Response>);
+
+impl From<Response> for Answered {
+    fn from(response: Response) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+impl From<store::Error> for Answered {
+    fn from(error: store::Error) -> Self {
+        failed(&error).into()
+    }
+}
+
+impl IntoResponse for Answered {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
 
 /// Builds a page: one card with a heading.
 pub(super) fn page(status: StatusCode, title: &str, content: &Markup) -> Response {

@@ -1,7 +1,7 @@
 //! The pages for signing in and out.
 
 use super::browser::{Browser, Cookie, safe_next};
-use super::page::{self, page, see_other};
+use super::page::{Answered, page, see_other};
 use super::{Body, From};
 use auth::Auth;
 use auth::oauth::Params;
@@ -15,23 +15,15 @@ pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, Answered> {
     let browser = Browser::of(&auth, headers);
     let params = Params::from_form(query.unwrap_or_default().as_bytes()).unwrap_or_default();
     let next = safe_next(params.get("next"));
-    match browser.user(&auth).await {
-        Ok(Some(user)) => browser.remember(page(
-            StatusCode::OK,
-            "You are signed in",
-            &signed_in(&user.email, &browser),
-        )),
-        Ok(None) => browser.remember(page(
-            StatusCode::OK,
-            "Sign in",
-            &form(&auth, &browser, next, "", None),
-        )),
-        Err(error) => page::failed(&error),
-    }
+    let (title, content) = match browser.user(&auth).await? {
+        Some(user) => ("You are signed in", signed_in(&user.email, &browser)),
+        None => ("Sign in", form(&auth, &browser, next, "", None)),
+    };
+    Ok(browser.remember(page(StatusCode::OK, title, &content)))
 }
 
 pub(crate) async fn submit(
@@ -39,12 +31,9 @@ pub(crate) async fn submit(
     From(client): From,
     headers: HeaderMap,
     Body(body): Body,
-) -> Response {
+) -> Result<Response, Answered> {
     let browser = Browser::of(&auth, headers);
-    let params = match browser.form(&body) {
-        Ok(params) => params,
-        Err(response) => return *response,
-    };
+    let params = browser.form(&body)?;
     let email = params.get("email").unwrap_or_default();
     let password = params.get("password").unwrap_or_default().to_owned();
     let next = safe_next(params.get("next"));
@@ -52,33 +41,29 @@ pub(crate) async fn submit(
         Ok(secret) => {
             let mut response = see_other(next);
             browser.set(&mut response, Cookie::Session, &secret);
-            return response;
+            return Ok(response);
         }
-        Err(SignInError::Store(error)) => return page::failed(&error),
+        Err(SignInError::Store(error)) => return Err(error.into()),
         Err(error @ SignInError::Wrong) => (StatusCode::UNAUTHORIZED, sentence(&error)),
         Err(error @ SignInError::Throttled(_)) => (StatusCode::TOO_MANY_REQUESTS, sentence(&error)),
         Err(error @ SignInError::Crowded(_)) => (StatusCode::SERVICE_UNAVAILABLE, sentence(&error)),
     };
-    page(status, "Sign in", &form(&auth, &browser, next, email, Some(&text)))
+    Ok(page(status, "Sign in", &form(&auth, &browser, next, email, Some(&text))))
 }
 
 pub(crate) async fn sign_out(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,
-) -> Response {
+) -> Result<Response, Answered> {
     let browser = Browser::of(&auth, headers);
-    if let Err(response) = browser.form(&body) {
-        return *response;
-    }
-    if let Some(secret) = browser.get(Cookie::Session)
-        && let Err(error) = auth.sign_out(&secret).await
-    {
-        return page::failed(&error);
+    browser.form(&body)?;
+    if let Some(secret) = browser.get(Cookie::Session) {
+        auth.sign_out(&secret).await?;
     }
     let mut response = see_other("/oauth/sign-in");
     browser.clear(&mut response, Cookie::Session);
-    response
+    Ok(response)
 }
 
 fn form(auth: &Auth, browser: &Browser, next: &str, email: &str, wrong: Option<&str>) -> Markup {
