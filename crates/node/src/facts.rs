@@ -23,11 +23,11 @@ pub(crate) struct Journal {
     /// the calendar time.
     boot: Option<i64>,
     kept_at_most: usize,
-    state: Mutex<Kept>,
+    state: Mutex<JournalState>,
     changed: Condvar,
 }
 
-struct Kept {
+struct JournalState {
     lines: Lines,
     facts: VecDeque<Fact>,
     next: u64,
@@ -59,7 +59,7 @@ impl Journal {
         // the clock never goes back that far.
         let by_time = world.now().ms().max(0).cast_unsigned().saturating_mul(1_000);
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
-        let state = Mutex::new(Kept { lines, facts, next, stale, unwritten });
+        let state = Mutex::new(JournalState { lines, facts, next, stale, unwritten });
         let boot = crate::process::boot().ok().map(|boot| boot_number(&boot));
         Ok(Self { world, path, boot, kept_at_most, state, changed: Condvar::new() })
     }
@@ -134,7 +134,7 @@ impl Journal {
     }
 }
 
-impl Kept {
+impl JournalState {
     /// Writes the facts that are not in the file yet, oldest first, up to the first that fail.
     fn write(&mut self) -> io::Result<()> {
         while self.unwritten > 0 {

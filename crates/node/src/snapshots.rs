@@ -24,13 +24,13 @@ mod found;
 mod hold;
 mod identity;
 mod image;
-mod kept;
 mod layer;
 mod making;
 mod offload;
 mod pack;
 mod paths;
 mod place;
+mod states;
 mod tree;
 
 use crate::error::SnapshotError;
@@ -44,12 +44,12 @@ pub(crate) use found::allocated_mb;
 pub(crate) use hold::Hold;
 pub(crate) use identity::Identity;
 pub(crate) use image::Layer;
-pub(crate) use kept::CHAIN_MAX;
-use kept::{All, Kept};
 pub(crate) use layer::{Files, Source};
 pub use offload::Here;
 use parking_lot::{Condvar, Mutex};
 use paths::{DISK, EMPTY, GONE, IMAGES};
+pub(crate) use states::CHAIN_MAX;
+use states::{All, SnapshotState};
 use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::io;
@@ -141,7 +141,7 @@ impl Snapshots {
     pub fn list(&self) -> Vec<Snapshot> {
         let all = self.all.lock();
         let there = all.kept.iter().filter(|(_, kept)| !kept.is_removed);
-        let one = |(name, kept): (&SnapshotName, &Kept)| Snapshot {
+        let one = |(name, kept): (&SnapshotName, &SnapshotState)| Snapshot {
             name: name.clone(),
             owner: kept.owner.clone(),
             size_bytes: kept.size_bytes,

@@ -2,9 +2,9 @@
 //! as it is, for somebody to look at, and the node goes on without it.
 
 use super::about::{About, Sort};
-use super::kept::{Kept, MIB, megabytes};
 use super::paths::{EMPTY, files};
 use super::place::{self, Place};
+use super::states::{MIB, SnapshotState, megabytes};
 use crate::names::{Owner, SnapshotName};
 use admission::Pool;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// All snapshots of a folder.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) kept: HashMap<SnapshotName, Kept>,
+    pub(super) kept: HashMap<SnapshotName, SnapshotState>,
     pub(super) aside: HashMap<SnapshotName, Owner>,
     /// What is not whole, to be removed.
     pub(super) leftovers: Vec<PathBuf>,
@@ -54,12 +54,12 @@ fn read(
     owner: &Owner,
     room: &Pool<Owner>,
     leftovers: &mut Vec<PathBuf>,
-) -> io::Result<Option<Kept>> {
+) -> io::Result<Option<SnapshotState>> {
     let Some(About { sort, parent, size_bytes, base }) = About::read(path)? else {
         return Ok(None);
     };
     let place = Place::found(path, &files(path, images, owner, sort), leftovers)?;
-    Ok(Some(Kept {
+    Ok(Some(SnapshotState {
         owner: owner.clone(),
         sort,
         parent,

@@ -3,8 +3,8 @@
 use super::Snapshots;
 use super::about::{About, Sort};
 use super::image::{Image, Layer};
-use super::kept::CHAIN_MAX;
 use super::paths::LAYER;
+use super::states::CHAIN_MAX;
 use crate::error::SnapshotError;
 use crate::names::{Owner, SnapshotName};
 use std::io;

@@ -1,10 +1,10 @@
 //! Takes snapshots.
 
 use super::about::{About, Sort};
-use super::kept::{Kept, megabytes};
 use super::layer::Source;
 use super::paths::{DISK, LAYER, MAKING};
 use super::place::{self, Place};
+use super::states::{SnapshotState, megabytes};
 use super::{NewSnapshot, Snapshots, Taken};
 use crate::error::SnapshotError;
 use crate::names::SnapshotName;
@@ -63,7 +63,7 @@ impl Snapshots {
         About { sort, parent: parent.cloned(), size_bytes, base: new.base.clone() }
             .write(&making.folder)?;
         let room = self.room.take(&new.owner, megabytes(size_bytes))?;
-        let kept = Kept {
+        let kept = SnapshotState {
             owner: new.owner.clone(),
             sort,
             parent: parent.cloned(),
@@ -130,7 +130,7 @@ impl Making<'_> {
     }
 
     /// Gives the snapshot its name. Everything is on disk before and after that.
-    fn finish(&self, path: &Path, kept: Kept) -> io::Result<()> {
+    fn finish(&self, path: &Path, kept: SnapshotState) -> io::Result<()> {
         let folder = std::fs::File::open(&self.folder)?;
         match kept.sort {
             // There are only the notes about it, which are on disk already.

@@ -12,9 +12,9 @@
 //! and the note says where.
 
 use super::about::Sort;
-use super::kept::{All, CHAIN_MAX, Kept, megabytes};
 use super::pack::{pack, unpack};
 use super::place::{self, NOTES, Place};
+use super::states::{All, CHAIN_MAX, SnapshotState, megabytes};
 use super::{Hold, Snapshots};
 use crate::error::SnapshotError;
 use crate::names::{Owner, SnapshotName};
@@ -248,9 +248,9 @@ impl Snapshots {
             (kept.was_used, kept.used_at_s) = (false, Some(now_s));
         }
         let here = all.kept.iter().filter(|(_, kept)| kept.place == Place::Here);
-        let one = |(name, kept): (&SnapshotName, &Kept)| {
+        let one = |(name, kept): (&SnapshotName, &SnapshotState)| {
             let path = self.path(&kept.owner, name);
-            let Kept { used_at_s, is_removed, failed_to_leave, .. } = *kept;
+            let SnapshotState { used_at_s, is_removed, failed_to_leave, .. } = *kept;
             let parent = kept.parent.clone();
             (name.clone(), Idle { path, parent, used_at_s, is_removed, failed_to_leave })
         };

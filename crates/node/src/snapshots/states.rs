@@ -16,14 +16,14 @@ pub(super) const MIB: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct All {
-    pub(super) kept: HashMap<SnapshotName, Kept>,
+    pub(super) kept: HashMap<SnapshotName, SnapshotState>,
     /// Damaged ones, which only their removal concerns.
     pub(super) aside: HashMap<SnapshotName, Owner>,
     pub(super) making: HashSet<SnapshotName>,
 }
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SnapshotState {
     pub(super) owner: Owner,
     pub(super) sort: Sort,
     pub(super) parent: Option<SnapshotName>,
@@ -49,7 +49,7 @@ impl All {
     pub(super) fn unneeded(&self, volumes: &Volumes) -> Option<SnapshotName> {
         let is_parent =
             |name: &SnapshotName| self.kept.values().any(|kept| kept.parent.as_ref() == Some(name));
-        let unneeded = |(name, kept): &(&SnapshotName, &Kept)| {
+        let unneeded = |(name, kept): &(&SnapshotName, &SnapshotState)| {
             let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
             let is_settled = kept.place.is_settled();
             // What a damaged one lies over cannot be known.
@@ -81,7 +81,7 @@ impl All {
 
     /// Returns true if something here lies over a snapshot.
     fn is_under_another(&self, name: &SnapshotName) -> bool {
-        let needs = |kept: &&Kept| kept.users > 0 || !kept.place.is_away();
+        let needs = |kept: &&SnapshotState| kept.users > 0 || !kept.place.is_away();
         let mut seen = HashSet::new();
         for kept in self.kept.values().filter(needs) {
             let mut next = kept.parent.as_ref();
