@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from blaxel.core import settings
+from blaxel.core import SandboxAPIError, SyncSandboxInstance, settings
 from blaxel.core.client import client
 
 type(settings).base_url = os.environ["BL_API_URL"]
@@ -34,3 +34,15 @@ def served():
     made = until("the image is built", look, 180)
     yield f"agent/{name}:{made.spec['tags'][0]['name']}"
     call("images.delete_image", **where)
+
+
+@pytest.fixture
+def boxes():
+    """Collects names of sandboxes that are deleted after the test."""
+    names = []
+    yield names
+    for name in names:
+        try:
+            SyncSandboxInstance.delete(name)
+        except SandboxAPIError as error:
+            assert error.status_code == 404

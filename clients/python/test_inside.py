@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from blaxel.core import SandboxAPIError, SyncSandboxInstance, bl_agent, settings
+from blaxel.core import SyncSandboxInstance, bl_agent, settings
 from blaxel.core.client.client import client
 from packaging.requirements import Requirement
 from support import build, call, deployed, fresh, lines, packed
@@ -50,17 +50,6 @@ def caller():
         yield name
     finally:
         remove(name)
-
-
-@pytest.fixture
-def boxes():
-    names = []
-    yield names
-    for name in names:
-        try:
-            SyncSandboxInstance.delete(name)
-        except SandboxAPIError as error:
-            assert error.status_code == 404
 
 
 def ask(caller, act, **more):

@@ -8,18 +8,6 @@ from support import call, fresh
 
 
 @pytest.fixture
-def boxes():
-    """Collects names of sandboxes that are deleted after the test."""
-    names = []
-    yield names
-    for name in names:
-        try:
-            SyncSandboxInstance.delete(name)
-        except SandboxAPIError as error:
-            assert error.status_code == 404
-
-
-@pytest.fixture
 def box(boxes):
     boxes.append(fresh("box"))
     return SyncSandboxInstance.create({"name": boxes[-1], "region": "local", "memory": 1024})
