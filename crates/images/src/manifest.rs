@@ -19,6 +19,15 @@ pub(crate) const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 /// Annotation with the full name, as containerd and Docker write it.
 pub(crate) const FULL_NAME_ANNOTATION: &str = "io.containerd.image.name";
 
+/// An index may list further indexes, one for each platform. More levels than this are a loop or an
+/// attack.
+pub(crate) const INDEX_DEPTH_MAX: usize = 3;
+
+/// Refuses an index with more levels of others than [`INDEX_DEPTH_MAX`].
+pub(crate) fn too_deep() -> Error {
+    Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {

@@ -14,12 +14,10 @@ use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
 use crate::leases::{Held, Lease};
-use crate::manifest::{self, Index, Platform};
+use crate::manifest::{self, INDEX_DEPTH_MAX, Index, Platform};
 use crate::pull::is_index;
 use crate::reuse::Reuse;
 use crate::store::{Parts, Store, check};
-
-const INDEX_DEPTH_MAX: usize = 3;
 
 impl Store {
     /// Returns the image that is run for a pushed one: for an index, its image for this machine.
@@ -38,7 +36,7 @@ impl Store {
             check(&manifest, &setup, parts.settings.limits.layers_max)?;
             return Ok(at);
         }
-        Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 })
+        Err(manifest::too_deep())
     }
 
     /// Returns whether an image was prepared and all of it is still there.

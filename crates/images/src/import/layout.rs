@@ -4,14 +4,11 @@ use super::source::{Found, Source};
 use crate::error::Error;
 use crate::leases::Lease;
 use crate::manifest::{
-    self, Descriptor, FULL_NAME_ANNOTATION, Index, Manifest, NAME_ANNOTATION, Platform,
+    self, Descriptor, FULL_NAME_ANNOTATION, INDEX_DEPTH_MAX, Index, Manifest, NAME_ANNOTATION,
+    Platform,
 };
 use crate::reference::Reference;
 use crate::store::Parts;
-
-/// An index may list further indexes, one for each platform. More levels than this are a loop or an
-/// attack.
-const INDEX_DEPTH_MAX: usize = 3;
 
 pub(super) fn import(
     parts: &Parts,
@@ -64,7 +61,7 @@ fn image(
         }
         entry = manifest::read::<Index>("index", &bytes)?.choose(platform)?.clone();
     }
-    Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 })
+    Err(manifest::too_deep())
 }
 
 fn store(

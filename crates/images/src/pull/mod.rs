@@ -29,14 +29,12 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::leases::Lease;
 use crate::manifest::{
-    self, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, Index, Manifest, OCI_INDEX, OCI_MANIFEST,
-    Platform, Setup,
+    self, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, INDEX_DEPTH_MAX, Index, Manifest, OCI_INDEX,
+    OCI_MANIFEST, Platform, Setup,
 };
 use crate::reference::{DEFAULT_TAG, Reference};
 use crate::reuse::Reuse;
 use crate::store::{Store, check};
-
-const INDEX_DEPTH_MAX: usize = 3;
 
 /// What to pull, and under which conditions.
 struct Wanted<'w> {
@@ -199,7 +197,7 @@ async fn find(
         blocking(move || store.0.store_document(OCI_MANIFEST, &bytes, &lease)).await?;
         return Ok((found, read));
     }
-    Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 }.into())
+    Err(manifest::too_deep().into())
 }
 
 /// Returns whether a document is an index, judging by its members, because the media type sent
