@@ -5,9 +5,8 @@
 //! completed.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Read, Seek as _};
+use std::io::Read;
 use std::path::Path;
 
 use crate::build::sources::{self, SourceLimits};
@@ -55,7 +54,7 @@ impl Needs {
 /// Reads an archive (zip, or tar, plain or packed with gzip or zstd) to its end, and refuses what
 /// cannot be the content of a volume.
 pub fn measure(archive: &Path, limits: SourceLimits) -> Result<Needs, Fault> {
-    let (file, is_zip) = open(archive)?;
+    let (file, is_zip) = sources::open_archive(archive)?;
     let limits = limits.of_archive();
     let mut measuring = Measuring::new(&limits);
     if is_zip {
@@ -82,14 +81,6 @@ fn over(what: &'static str, max: u64) -> Error {
 /// Unpacks an archive that was measured before into an empty folder. Everything belongs to root.
 pub fn unpack(archive: &Path, folder: &Path, limits: SourceLimits) -> Result<(), Fault> {
     sources::unpack_archive(archive, folder, limits)
-}
-
-fn open(archive: &Path) -> Result<(File, bool), Fault> {
-    let mut file = File::open(archive).map_err(Error::io("open", archive))?;
-    let mut start = [0; 4];
-    let read = file.read(&mut start).map_err(Error::io("read", archive))?;
-    file.rewind().map_err(Error::io("read", archive))?;
-    Ok((file, zip::is_zip(&start[..read])))
 }
 
 pub(crate) struct Measuring<'l> {

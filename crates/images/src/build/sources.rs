@@ -43,12 +43,9 @@ pub(crate) fn unpack_archive(
     folder: &Path,
     limits: SourceLimits,
 ) -> Result<(), Fault> {
-    let mut file = File::open(archive).map_err(Error::io("open", archive))?;
-    let mut start = [0; 4];
-    let read = file.read(&mut start).map_err(Error::io("read", archive))?;
-    file.rewind().map_err(Error::io("read", archive))?;
+    let (file, is_zip) = open_archive(archive)?;
     let limits = limits.of_archive();
-    if zip::is_zip(&start[..read]) {
+    if is_zip {
         return zip::unpack(&file, &Tree::open(folder)?, &limits);
     }
     let rules = Rules {
@@ -60,6 +57,15 @@ pub(crate) fn unpack_archive(
     let settings = Settings { limits, overlay: Overlay::User, rules };
     let tar = packing::unpacked(file, &settings.limits).map_err(Error::from);
     tar.and_then(|tar| unpack(tar, folder, &settings)).map(drop).map_err(as_archive)
+}
+
+/// Opens an archive at its beginning, and returns whether it is a zip.
+pub(crate) fn open_archive(archive: &Path) -> Result<(File, bool), Fault> {
+    let mut file = File::open(archive).map_err(Error::io("open", archive))?;
+    let mut start = [0; 4];
+    let read = file.read(&mut start).map_err(Error::io("read", archive))?;
+    file.rewind().map_err(Error::io("read", archive))?;
+    Ok((file, zip::is_zip(&start[..read])))
 }
 
 pub(crate) fn as_archive(error: Error) -> Fault {
