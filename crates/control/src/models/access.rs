@@ -6,7 +6,7 @@
 //! new refresh token is sealed into the row at once, with retries while the store is away. It is
 //! lost only if the server is killed in between.
 
-use super::access_tokens::{Alone, Grant, grant, rotated, secrets};
+use super::access_tokens::{Grant, grant, rotated, secrets};
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Held};
@@ -45,7 +45,7 @@ pub(crate) fn due(
 /// `false` if too many are being fetched, in which case it is to be tried again soon.
 pub(crate) async fn renew(control: &Control, id: &ResourceId) -> Result<bool, Error> {
     let access = &control.models.access;
-    let Some(alone) = Alone::begin(access, id) else {
+    let Some(alone) = access.fetching.begin_alone(id) else {
         // The task that is fetching it looks at the row again afterwards.
         return Ok(true);
     };

@@ -5,12 +5,13 @@
 mod tests;
 
 use crate::settings::Models;
+use crate::workloads::locks::InProgress;
 use ::models::provider::{ACCESS_TOKEN, AccessToken, is_exchanged};
 use admission::{Limits, Pool};
 use auth::Identity;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 use store::resources::Stored;
 use tokio::sync::watch;
@@ -28,19 +29,14 @@ pub(crate) const HUB_NAME: &str = "ACCESS_TOKEN";
 
 /// The tokens of all connections.
 pub(crate) struct AccessTokens {
-    known: Mutex<Known>,
+    kept: Mutex<HashMap<ResourceId, Kept>>,
+    /// Connections whose token is being fetched.
+    pub(super) fetching: InProgress,
     /// Notified after every exchange.
     pub(super) changed: watch::Sender<()>,
     pub(super) asking: Pool<WorkspaceId>,
     retry: Duration,
     retry_max: Duration,
-}
-
-#[derive(Default)]
-struct Known {
-    kept: HashMap<ResourceId, Kept>,
-    /// Connections whose token is being fetched at the moment.
-    busy: HashSet<ResourceId>,
 }
 
 /// Digests of what a connection holds, by which its tokens are judged.
@@ -85,7 +81,8 @@ impl AccessTokens {
     pub(crate) fn new(settings: &Models) -> Self {
         let limits = Limits { total: settings.tokens_max, share: settings.tokens_workspace_max };
         Self {
-            known: Mutex::default(),
+            kept: Mutex::default(),
+            fetching: InProgress::default(),
             changed: watch::Sender::default(),
             asking: Pool::new("access tokens that are being fetched", limits),
             retry: settings.token_retry,
@@ -100,7 +97,7 @@ impl AccessTokens {
             // A failure does not count: the refresh token that the other server was given may work.
             same || (kept.failed.is_none() && kept.grants.iter().any(|it| it.serves(grant)))
         };
-        self.known.lock().kept.get(id).filter(counts).cloned()
+        self.kept.lock().get(id).filter(counts).cloned()
     }
 
     /// Returns the token of a connection that needs one, or why there is none.
@@ -154,12 +151,12 @@ impl AccessTokens {
 
     /// Keeps the result of an exchange, and wakes whoever waits for it.
     pub(super) fn keep(&self, id: ResourceId, kept: Kept) {
-        self.known.lock().kept.insert(id, kept);
+        self.kept.lock().insert(id, kept);
         self.changed.send_replace(());
     }
 
     pub(crate) fn forget(&self, id: &ResourceId) {
-        self.known.lock().kept.remove(id);
+        self.kept.lock().remove(id);
     }
 
     /// Decides what the result of an exchange means. A token counts until its end, and the next one
@@ -195,27 +192,6 @@ impl AccessTokens {
 
 fn pause_ms(pause: Duration) -> u64 {
     u64::try_from(pause.as_millis()).unwrap_or(u64::MAX / 4)
-}
-
-/// While this is held, nobody else fetches the token of the connection.
-pub(super) struct Alone<'a> {
-    access: &'a AccessTokens,
-    id: &'a ResourceId,
-}
-
-impl<'a> Alone<'a> {
-    pub(super) fn begin(access: &'a AccessTokens, id: &'a ResourceId) -> Option<Self> {
-        let alone = access.known.lock().busy.insert(id.clone());
-        // Not `then_some`: it would create and drop a second value, which ends the turn of the
-        // other task.
-        alone.then(|| Self { access, id })
-    }
-}
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.access.known.lock().busy.remove(self.id);
-    }
 }
 
 /// Returns the digests for a connection with this row and these opened secrets.

@@ -11,7 +11,7 @@ use types::ids::ResourceId;
 
 /// What some task is working on at present.
 #[derive(Default)]
-pub(super) struct InProgress(Mutex<HashSet<ResourceId>>);
+pub(crate) struct InProgress(Mutex<HashSet<ResourceId>>);
 
 /// Marks one as worked on until it is dropped.
 pub(crate) struct InProgressGuard<'b> {
@@ -26,8 +26,10 @@ impl InProgress {
     }
 
     /// Marks it as [`InProgress::begin`] does, unless it is marked already.
-    pub(super) fn begin_alone(&self, id: &ResourceId) -> Option<InProgressGuard<'_>> {
+    pub(crate) fn begin_alone(&self, id: &ResourceId) -> Option<InProgressGuard<'_>> {
         let is_first = self.0.lock().insert(id.clone());
+        // Not `then_some`: it would make and drop a second guard, which ends the turn of the other
+        // task.
         is_first.then(|| InProgressGuard { marked: self, id: id.clone() })
     }
 
@@ -125,5 +127,23 @@ impl LiveForks {
         let snapshot = take.await?;
         *last = Some(Begun { at, snapshot: snapshot.clone() });
         Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_works_on_the_same() {
+        let busy = InProgress::default();
+        let (id, other) = (ResourceId::known("res_1"), ResourceId::known("res_2"));
+        let first = busy.begin_alone(&id);
+        assert!(first.is_some() && busy.begin_alone(&other).is_some());
+        for _ in 0..2 {
+            assert!(busy.begin_alone(&id).is_none(), "the first is not done");
+        }
+        drop(first);
+        assert!(busy.begin_alone(&id).is_some());
     }
 }

@@ -28,7 +28,7 @@ pub(crate) mod images;
 mod instances;
 pub(crate) mod jobs;
 pub(crate) mod launch;
-mod locks;
+pub(crate) mod locks;
 mod model;
 pub(crate) mod now;
 pub(crate) mod output;

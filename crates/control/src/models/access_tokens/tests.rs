@@ -23,7 +23,7 @@ fn a_token_that_still_counts_outlives_failures() {
     assert!(next > Timestamp::from_ms(70_000) && next < ends, "{next}");
     let old = kept.token.clone();
     let again = access.judge(&world(80_000), Err(("why".into(), true)), (grants, old, 0));
-    access.known.lock().kept.insert(id.clone(), again);
+    access.kept.lock().insert(id.clone(), again);
     let by = |grant, ms| access.token(&id, &grant, Timestamp::from_ms(ms));
     let at = |whole, ms| by(held(whole, 9, false), ms);
     assert_eq!(at(1, 99_999), Ok(Sensitive("t".to_owned())));
@@ -33,7 +33,7 @@ fn a_token_that_still_counts_outlives_failures() {
     let turned = held(3, 9, true);
     assert!(by(turned, 99_999).is_err(), "what failed is tried with the other refresh token");
     let kept = access.judge(&world(0), Ok(token(100)), (grants, None, 0));
-    access.known.lock().kept.insert(id.clone(), kept);
+    access.kept.lock().insert(id.clone(), kept);
     assert!(by(turned, 99_999).is_ok(), "another server turned the refresh token");
     assert!(by(held(3, 8, true), 99_999).is_err(), "it is of another client by now");
 }
@@ -49,19 +49,6 @@ fn another_refresh_token_takes_the_place_of_the_one_before() {
     assert_eq!(rotated(&spec("b"), &next), None);
     let secrets = |spec: &IntegrationConnectionSpec| digest(secrets(spec).unwrap().iter());
     assert_ne!(secrets(&spec("a")), secrets(&spec("b")));
-}
-
-#[test]
-fn one_at_a_time_fetches_the_token_of_a_connection() {
-    let access = AccessTokens::new(&Models::default());
-    let (id, other) = (ResourceId::known("res_1"), ResourceId::known("res_2"));
-    let first = Alone::begin(&access, &id);
-    assert!(first.is_some() && Alone::begin(&access, &other).is_some());
-    for _ in 0..2 {
-        assert!(Alone::begin(&access, &id).is_none(), "the first is not done");
-    }
-    drop(first);
-    assert!(Alone::begin(&access, &id).is_some());
 }
 
 proptest! {
