@@ -279,7 +279,8 @@ impl Auth {
     }
 
     /// Makes a new key sign tokens; tokens that were signed before stay valid until they expire.
-    pub async fn rotate_signing_key(&self) -> Result<(), store::Error> {
+    #[cfg(test)]
+    pub(crate) async fn rotate_signing_key(&self) -> Result<(), store::Error> {
         let keys = self.0.store.write(signing::rotate).await?;
         *self.0.memory.keys.write() = Arc::new(keys);
         Ok(())
