@@ -78,26 +78,12 @@ pub(crate) fn session(headers: &HeaderMap, kind: KindName) -> Option<SessionId> 
 mod tests {
     use super::*;
     use http::Request;
-    use types::edge::{Scale, Serving};
     use types::ids::{ResourceId, WorkspaceId};
 
     fn route(kind: KindName, sticky_s: u32) -> WorkloadRoute {
-        WorkloadRoute {
-            kind,
-            id: ResourceId::known("res_1"),
-            workspace: WorkspaceId::known("acme"),
-            workspace_name: "acme".into(),
-            name: "it".into(),
-            label: None,
-            hosts: Vec::new(),
-            triggers: Vec::new(),
-            public: false,
-            port: Some(80),
-            scale: Scale { max: 1, concurrency: 1 },
-            timeout_s: None,
-            sticky_s,
-            serving: Serving::Starting,
-        }
+        let workspace = (WorkspaceId::known("acme"), "acme".to_owned());
+        let route = WorkloadRoute::new(kind, ResourceId::known("res_1"), workspace, "it");
+        WorkloadRoute { sticky_s, ..route }
     }
 
     fn affinity(kind: KindName, sticky_s: u32, sent: &[(&str, &str)]) -> Affinity {

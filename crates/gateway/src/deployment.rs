@@ -192,12 +192,9 @@ impl Chooser<'_> {
 
     fn is_served_by(&self, workload: &ResourceId, instance: &str) -> bool {
         let route = self.context.routes.workload_by_id(workload);
-        route.is_some_and(|route| match &route.serving {
-            Serving::To(targets) => {
-                let mut replicas = targets.iter().flat_map(|target| &target.replicas);
-                replicas.any(|replica| replica.instance == instance)
-            }
-            Serving::Starting | Serving::Sandbox(_) | Serving::Off { .. } => false,
+        route.is_some_and(|route| {
+            let mut replicas = route.serving.targets().iter().flat_map(|target| &target.replicas);
+            replicas.any(|replica| replica.instance == instance)
         })
     }
 

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use types::World;
-use types::edge::{Demand, Load, RequestStats, Serving, Window};
+use types::edge::{Demand, Load, RequestStats, Window};
 use types::ids::{ResourceId, WorkspaceId};
 use types::instance::{InstanceName, RunsFor};
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
@@ -157,11 +157,8 @@ impl Gateway {
     ) -> Option<RequestStats> {
         let stats = self.routes().traffic(workload)?.stats.read(window);
         let route = self.routes().workload_by_id(workload)?;
-        let targets = match &route.serving {
-            Serving::To(targets) => targets.as_slice(),
-            Serving::Starting | Serving::Sandbox(_) | Serving::Off { .. } => &[],
-        };
-        let replicas = targets.iter().map(|target| target.replicas.len()).sum::<usize>();
+        let targets = route.serving.targets().iter();
+        let replicas = targets.map(|target| target.replicas.len()).sum::<usize>();
         Some(RequestStats { replicas: u32::try_from(replicas).unwrap_or(u32::MAX), ..stats })
     }
 

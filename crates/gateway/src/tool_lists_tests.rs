@@ -10,28 +10,15 @@ use http_body_util::BodyExt;
 use proptest::prelude::*;
 use std::sync::Arc;
 use types::KindName;
-use types::edge::{Scale, Serving, WorkloadRoute};
+use types::edge::WorkloadRoute;
 use types::ids::{ResourceId, WorkspaceId};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
 fn traffic() -> Arc<Traffic> {
-    Arc::new(Traffic::new(&WorkloadRoute {
-        kind: KindName::Function,
-        id: ResourceId::known("res_1"),
-        workspace: WorkspaceId::known("w"),
-        workspace_name: "w".into(),
-        name: "n".into(),
-        label: None,
-        hosts: Vec::new(),
-        triggers: Vec::new(),
-        public: false,
-        port: Some(80),
-        scale: Scale { max: 1, concurrency: 1 },
-        sticky_s: 0,
-        timeout_s: None,
-        serving: Serving::Starting,
-    }))
+    let workspace = (WorkspaceId::known("w"), "w".to_owned());
+    let id = ResourceId::known("res_1");
+    Arc::new(Traffic::new(&WorkloadRoute::new(KindName::Function, id, workspace, "n")))
 }
 
 fn pool(total: u64, share: u64) -> Pool<String> {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use types::edge::{Replica, Serving, Target, WorkloadRoute};
+use types::edge::{Replica, Target, WorkloadRoute};
 
 /// Lasts as long as the workload has a route.
 pub(crate) struct Traffic {
@@ -48,10 +48,7 @@ impl Traffic {
     pub(crate) fn follow(&self, route: impl FnOnce() -> Option<Arc<WorkloadRoute>>) {
         let _following = self.following.lock();
         let Some(route) = route() else { return };
-        let targets = match &route.serving {
-            Serving::To(targets) => targets.as_slice(),
-            Serving::Starting | Serving::Sandbox(_) | Serving::Off { .. } => &[],
-        };
+        let targets = route.serving.targets();
         self.stats.keep(targets.iter().map(|target| target.revision.as_str()));
         self.tool_lists.keep(targets.iter().map(|target| target.revision.as_str()));
         let replicas = targets.iter().flat_map(|target| &target.replicas);
@@ -112,7 +109,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use types::KindName;
-    use types::edge::Scale;
     use types::ids::{ResourceId, WorkspaceId};
 
     fn target(replicas: usize) -> Target {
@@ -122,22 +118,10 @@ mod tests {
     }
 
     fn traffic() -> Arc<Traffic> {
-        Arc::new(Traffic::new(&WorkloadRoute {
-            kind: KindName::Agent,
-            id: ResourceId::known("res_1"),
-            workspace: WorkspaceId::known("w"),
-            workspace_name: "w".into(),
-            name: "n".into(),
-            label: None,
-            hosts: Vec::new(),
-            triggers: Vec::new(),
-            public: false,
-            port: Some(80),
-            scale: Scale { max: 1, concurrency: 1 },
-            timeout_s: None,
-            sticky_s: 0,
-            serving: Serving::Starting,
-        }))
+        let workspace = (WorkspaceId::known("w"), "w".to_owned());
+        let id = ResourceId::known("res_1");
+        let route = WorkloadRoute::new(KindName::Agent, id, workspace, "n");
+        Arc::new(Traffic::new(&route))
     }
 
     proptest! {

@@ -53,6 +53,33 @@ pub struct WorkloadRoute {
     pub serving: Serving,
 }
 
+impl WorkloadRoute {
+    /// Returns the route of a workload that is starting: private, and at its path alone.
+    pub fn new(
+        kind: KindName,
+        id: ResourceId,
+        (workspace, workspace_name): (WorkspaceId, String),
+        name: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            id,
+            workspace,
+            workspace_name,
+            name: name.into(),
+            label: None,
+            hosts: Vec::new(),
+            triggers: Vec::new(),
+            public: false,
+            port: None,
+            scale: Scale::ONE,
+            timeout_s: None,
+            sticky_s: 0,
+            serving: Serving::Starting,
+        }
+    }
+}
+
 /// A further path at which a workload is called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggerRoute {
@@ -169,6 +196,13 @@ impl Serving {
     pub fn by(machine: impl Into<String>, instance: impl Into<String>) -> Self {
         let replica = Replica { machine: machine.into(), instance: instance.into() };
         Self::To(vec![Target { revision: String::new(), weight: 100, replicas: vec![replica] }])
+    }
+
+    pub fn targets(&self) -> &[Target] {
+        match self {
+            Self::To(targets) => targets,
+            Self::Starting | Self::Sandbox(_) | Self::Off { .. } => &[],
+        }
     }
 }
 

@@ -127,21 +127,12 @@ impl Stage {
     }
 
     pub fn route(&self, workspace: &str, name: &str, serving: Serving) {
+        let id = ResourceId::known(format!("{workspace}/{name}"));
+        let of = (WorkspaceId::known(workspace), workspace.to_owned());
         self.gateway.routes().apply(RouteChange::Workload(WorkloadRoute {
-            kind: KindName::Sandbox,
-            id: ResourceId::known(format!("{workspace}/{name}")),
-            workspace: WorkspaceId::known(workspace),
-            workspace_name: workspace.into(),
-            name: name.into(),
             label: Some(types::edge::sandbox_label(name, workspace)),
-            hosts: Vec::new(),
-            triggers: Vec::new(),
-            public: false,
-            port: None,
-            scale: Scale::ONE,
-            timeout_s: None,
-            sticky_s: 0,
             serving,
+            ..WorkloadRoute::new(KindName::Sandbox, id, of, name)
         }));
     }
 
@@ -246,21 +237,14 @@ pub const APP_PORT: u16 = 1338;
 
 /// Returns a private deployment of the workspace `acme` without replicas.
 pub fn deployment(kind: KindName, name: &str) -> WorkloadRoute {
+    let id = ResourceId::known(format!("res_{name}"));
+    let workspace = (WorkspaceId::known("acme"), "acme".to_owned());
     WorkloadRoute {
-        kind,
-        id: ResourceId::known(format!("res_{name}")),
-        workspace: WorkspaceId::known("acme"),
-        workspace_name: "acme".into(),
-        name: name.into(),
         label: Some(format!("{name}-acme")),
-        hosts: Vec::new(),
-        triggers: Vec::new(),
-        public: false,
         port: Some(APP_PORT),
         scale: Scale { max: 4, concurrency: 10 },
-        timeout_s: None,
-        sticky_s: 0,
         serving: Serving::To(vec![to("r1", 100, &[])]),
+        ..WorkloadRoute::new(kind, id, workspace, name)
     }
 }
 

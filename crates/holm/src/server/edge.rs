@@ -147,25 +147,15 @@ fn note(all: &mut HashMap<ResourceId, Hosted>, change: &RouteChange) -> bool {
 mod tests {
     use super::*;
     use types::KindName;
-    use types::edge::{Scale, Serving, WorkloadRoute};
+    use types::edge::WorkloadRoute;
     use types::ids::WorkspaceId;
 
     fn at(hosts: &[&str]) -> RouteChange {
+        let workspace = (WorkspaceId::known("w"), "w".to_owned());
+        let id = ResourceId::known("res_1");
         RouteChange::Workload(WorkloadRoute {
-            kind: KindName::Application,
-            id: ResourceId::known("res_1"),
-            workspace: WorkspaceId::known("w"),
-            workspace_name: "w".into(),
-            name: "n".into(),
-            label: None,
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
-            triggers: Vec::new(),
-            public: true,
-            port: Some(8080),
-            scale: Scale { max: 1, concurrency: 1 },
-            timeout_s: None,
-            sticky_s: 0,
-            serving: Serving::Starting,
+            ..WorkloadRoute::new(KindName::Application, id, workspace, "n")
         })
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use types::KindName;
-use types::edge::{Fallback, Load, Serving, Target, WorkloadRoute};
+use types::edge::{Fallback, Load, Serving, WorkloadRoute};
 use types::ids::ResourceId;
 use types::instance::{InstanceName, Outcome, ReplicaId};
 
@@ -37,16 +37,9 @@ fn env(name: &str, value: &str) -> Value {
     json!([{"name": name, "value": value}])
 }
 
-fn targets(route: &WorkloadRoute) -> &[Target] {
-    match &route.serving {
-        Serving::To(targets) => targets,
-        _ => &[],
-    }
-}
-
 /// Returns the names of the replicas that take requests.
 fn replicas(route: &WorkloadRoute) -> Vec<String> {
-    let replicas = targets(route).iter().flat_map(|target| &target.replicas);
+    let replicas = route.serving.targets().iter().flat_map(|target| &target.replicas);
     replicas.map(|replica| replica.instance.clone()).collect()
 }
 
@@ -239,7 +232,7 @@ async fn a_canary_gets_its_share_once_it_is_ready() {
     split["spec"]["revision"]["canary"] = Value::Null;
     split["spec"]["revision"]["canaryPercent"] = Value::Null;
     cloud.put("/v0/agents/a", split).await.ok();
-    cloud.routes.until("a", |route| targets(route).len() == 1).await;
+    cloud.routes.until("a", |route| route.serving.targets().len() == 1).await;
     machine.until_retired(launched[2].instance.as_str()).await;
 }
 
@@ -278,7 +271,7 @@ async fn what_is_disabled_ends_and_comes_back() {
     off["spec"]["enabled"] = json!(false);
     let answer = cloud.put("/v0/agents/a", off.clone()).await.ok();
     assert_eq!(answer["status"], "DEACTIVATING");
-    let route = cloud.routes.until("a", |route| targets(route).is_empty()).await;
+    let route = cloud.routes.until("a", |route| route.serving.targets().is_empty()).await;
     assert_eq!(route.serving, Serving::Off { why: "is disabled".into() });
     cloud.until("/v0/agents/a", is("DEACTIVATED")).await;
     assert_eq!(machine.names(), [""; 0]);
