@@ -69,7 +69,10 @@ async fn an_agent_runs_with_its_environment_and_an_identity_of_its_own() {
     let event = object["events"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(event["revision"], object["spec"]["revision"]["active"]);
     let route = cloud.routes.until("a", |route| replicas(route).len() == 1).await;
-    assert_eq!((route.port, route.public, targets(&route)[0].weight), (Some(8080), false, 100));
+    assert_eq!(
+        (route.port, route.public, route.serving.targets()[0].weight),
+        (Some(8080), false, 100)
+    );
     let [launch] = &machine.until_launched(1).await[..] else { panic!("one is enough") };
     assert_eq!(launch.serves, Some(8080));
     assert!(launch.work.as_ref().unwrap().timeout.is_none());
@@ -219,8 +222,12 @@ async fn a_canary_gets_its_share_once_it_is_ready() {
         "canaryPercent": 20, "stickySessionTtl": 60});
     cloud.put("/v0/agents/a", split.clone()).await.ok();
     let route = cloud.routes.until("a", |route| replicas(route).len() == 2).await;
-    let shares: Vec<_> =
-        targets(&route).iter().map(|target| (target.revision.clone(), target.weight)).collect();
+    let shares: Vec<_> = route
+        .serving
+        .targets()
+        .iter()
+        .map(|target| (target.revision.clone(), target.weight))
+        .collect();
     assert_eq!(shares, [(active(&second), 80), (active(&first), 20)]);
     assert_eq!(route.sticky_s, 60);
     let launched = machine.until_launched(3).await;
@@ -254,7 +261,7 @@ async fn a_canary_that_fails_gets_nothing() {
     let wanted = "the canary gets no requests: STARTUP TCP probe failed";
     assert!(last_message(&object).starts_with(wanted), "{object}");
     let route = cloud.routes.until("a", |_| true).await;
-    assert_eq!((targets(&route).len(), targets(&route)[0].weight), (1, 100));
+    assert_eq!((route.serving.targets().len(), route.serving.targets()[0].weight), (1, 100));
     assert_eq!(replicas(&route).len(), 1);
     let revisions = cloud.get("/v0/agents/a/revisions").await.ok();
     let shares = [&revisions[0]["trafficPercent"], &revisions[1]["trafficPercent"]];
@@ -324,7 +331,7 @@ async fn replicas_follow_requests_down_to_none_and_back() {
     cloud.routes.until("a", |route| replicas(route).is_empty()).await;
     assert_eq!(machine.until_launched(3).await.len(), 3);
     let target = cloud.routes.until("a", |_| true).await;
-    assert_eq!(targets(&target)[0].weight, 100, "it is asked for when it is wanted");
+    assert_eq!(target.serving.targets()[0].weight, 100, "it is asked for when it is wanted");
     cloud.routes.set_load(Load { requests: 1, idle: None });
     cloud.routes.demand(&route, &revision, 1);
     cloud.routes.until("a", |route| replicas(route).len() == 1).await;
