@@ -232,6 +232,20 @@ pub enum ModelOutcome {
     Refused,
 }
 
+impl ModelOutcome {
+    /// Returns its name in metrics, which is the same for every failure.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Cached => "cached",
+            Self::Aborted => "aborted",
+            Self::Interrupted => "interrupted",
+            Self::Failed(_) => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// What the log of a model records about one request, if the model has one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

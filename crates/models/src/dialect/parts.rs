@@ -1,6 +1,6 @@
 //! What several dialects have in common.
 
-use super::members::At;
+use super::members::{At, Members};
 use super::{Losses, Unsayable};
 use crate::chat::{Chat, Content, Message, Others, Part, Role, Source, Tool, ToolChoice};
 use serde_json::Value;
@@ -44,6 +44,16 @@ pub(crate) fn audio_type(format: &str) -> String {
         "mp3" => "audio/mpeg".to_owned(),
         format => format!("audio/{format}"),
     }
+}
+
+pub(crate) fn input_audio(members: &mut Members<'_>, at: &At<'_>) -> Result<Content, Unsayable> {
+    let Some(audio) = members.value("input_audio") else {
+        return Err(members.wrong("input_audio", "is missing"));
+    };
+    let mut audio = Members::of(audio, at.name("input_audio"))?;
+    let media_type = audio_type(audio.text("format")?.unwrap_or("wav"));
+    let data = audio.must("data")?.to_owned();
+    Ok(Content::Audio { source: Source::Data { media_type, data } })
 }
 
 pub(crate) fn audio_format(media_type: &str) -> &str {

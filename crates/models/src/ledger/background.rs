@@ -11,7 +11,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use types::model_books::{Batch, LimitAccount, UsageSum};
-use types::models::ModelOutcome;
 
 /// How often the last batch is tried at shutdown.
 const LAST_TRIES: u32 = 5;
@@ -328,8 +327,7 @@ async fn rotate(shared: &Shared) -> bool {
 fn tell_metrics(shared: &Shared) {
     let counts = shared.state.lock().take_counts();
     for ((provider, outcome), sum) in counts {
-        let labels =
-            [("provider", serde_name(&provider)), ("outcome", outcome_name(outcome).to_owned())];
+        let labels = [("provider", serde_name(&provider)), ("outcome", outcome.name().to_owned())];
         let add = |name: &'static str, amount: i64| {
             if amount > 0 {
                 metrics::counter!(name, &labels).increment(amount.unsigned_abs());
@@ -351,15 +349,4 @@ fn serde_name(provider: &types::kinds::model::ModelType) -> String {
         .ok()
         .and_then(|name| name.as_str().map(str::to_owned))
         .unwrap_or_else(|| "unknown".to_owned())
-}
-
-const fn outcome_name(outcome: ModelOutcome) -> &'static str {
-    match outcome {
-        ModelOutcome::Answered => "answered",
-        ModelOutcome::Cached => "cached",
-        ModelOutcome::Aborted => "aborted",
-        ModelOutcome::Interrupted => "interrupted",
-        ModelOutcome::Failed(_) => "failed",
-        ModelOutcome::Refused => "refused",
-    }
 }

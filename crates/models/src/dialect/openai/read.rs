@@ -198,15 +198,7 @@ fn part(value: &Value, at: At<'_>) -> Result<Part, Unsayable> {
         "text" => Content::Text(members.must("text")?.to_owned()),
         "refusal" => Content::Refusal(members.must("refusal")?.to_owned()),
         "image_url" => image(members.value("image_url"), at.name("image_url"))?,
-        "input_audio" => {
-            let Some(audio) = members.value("input_audio") else {
-                return Err(members.wrong("input_audio", "is missing"));
-            };
-            let mut audio = Members::of(audio, at.name("input_audio"))?;
-            let media_type = parts::audio_type(audio.text("format")?.unwrap_or("wav"));
-            let data = audio.must("data")?.to_owned();
-            Content::Audio { source: Source::Data { media_type, data } }
-        }
+        "input_audio" => parts::input_audio(&mut members, &at)?,
         "file" => {
             let Some(file) = members.value("file") else {
                 return Err(members.wrong("file", "is missing"));

@@ -215,15 +215,7 @@ pub(super) fn part(value: &Value, at: At<'_>) -> Result<Part, Unsayable> {
         "refusal" => Content::Refusal(members.must("refusal")?.to_owned()),
         "input_image" => image(&mut members, &at)?,
         "input_file" => file(&mut members, &at)?,
-        "input_audio" => {
-            let Some(audio) = members.value("input_audio") else {
-                return Err(members.wrong("input_audio", "is missing"));
-            };
-            let mut audio = Members::of(audio, at.name("input_audio"))?;
-            let media_type = parts::audio_type(audio.text("format")?.unwrap_or("wav"));
-            let data = audio.must("data")?.to_owned();
-            Content::Audio { source: Source::Data { media_type, data } }
-        }
+        "input_audio" => parts::input_audio(&mut members, &at)?,
         other => return Err(members.wrong("type", format!("`{other}` is not known"))),
     };
     let mut others = members.others();
