@@ -15,7 +15,7 @@ use crate::sessions::{Found, SessionId};
 use crate::standby::{EnterError, Phase, Standby, Visit};
 use crate::stats::Answered;
 use crate::timing::Timing;
-use crate::tool_lists::{ListRequest, Listen, Outdated, Place};
+use crate::tool_lists::{ListRequest, ListStore, Listen, Outdated};
 use crate::traffic::{Traffic, Turn};
 use crate::wait_queue::Limit;
 use crate::wire::Unanswered;
@@ -346,13 +346,13 @@ impl Chooser<'_> {
         let (Some(asked), Answer::Whole(response)) = (deployed.asks_list.take(), answer) else {
             return;
         };
-        let place = Place {
+        let store = ListStore {
             traffic: Arc::clone(&deployed.traffic),
             pool: self.context.tool_lists.clone(),
             owner: to.workload.workspace_name.clone(),
             bytes_max: self.context.settings.tool_list_bytes_max,
         };
-        if let Some(listen) = Listen::to(response, place, &turn.revision, asked) {
+        if let Some(listen) = Listen::to(response, store, &turn.revision, asked) {
             response.body_mut().copy_to(listen);
         }
     }

@@ -23,7 +23,7 @@ mod message;
 mod request;
 
 pub(crate) use asking::read;
-pub(crate) use listen::{Listen, Place};
+pub(crate) use listen::{ListStore, Listen};
 pub(crate) use lists::{Lists, Outdated};
 pub(crate) use request::ListRequest;
 

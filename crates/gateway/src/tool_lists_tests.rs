@@ -25,9 +25,9 @@ fn pool(total: u64, share: u64) -> Pool<String> {
     Pool::new("bytes of lists", Limits { total, share })
 }
 
-fn place(traffic: &Arc<Traffic>, pool: &Pool<String>, owner: &str) -> Place {
+fn store(traffic: &Arc<Traffic>, pool: &Pool<String>, owner: &str) -> ListStore {
     let (traffic, owner) = (Arc::clone(traffic), owner.to_owned());
-    Place { traffic, pool: pool.clone(), owner, bytes_max: 100_000 }
+    ListStore { traffic, pool: pool.clone(), owner, bytes_max: 100_000 }
 }
 
 fn asked_with(body: &str, sent: &[(&str, &str)]) -> Option<ListRequest> {
@@ -46,19 +46,19 @@ fn asked(sent: &[(&str, &str)]) -> ListRequest {
 
 /// Passes an answer to the caller who asked.
 fn pass(
-    place: Place,
+    store: ListStore,
     revision: &str,
     asked: &ListRequest,
     sent: &[(&str, &str)],
     pieces: &[&str],
 ) -> bool {
-    let outdated = place.traffic.tool_lists.ask(asked);
-    pass_late(place, revision, (asked, outdated), sent, pieces)
+    let outdated = store.traffic.tool_lists.ask(asked);
+    pass_late(store, revision, (asked, outdated), sent, pieces)
 }
 
 /// Passes an answer to the caller who asked some time ago.
 fn pass_late(
-    place: Place,
+    store: ListStore,
     revision: &str,
     (asked, outdated): (&ListRequest, Outdated),
     sent: &[(&str, &str)],
@@ -69,7 +69,7 @@ fn pass_late(
         response = response.header(*name, *value);
     }
     let response = response.body(()).unwrap();
-    let Some(mut listen) = Listen::to(&response, place, revision, (asked.clone(), outdated)) else {
+    let Some(mut listen) = Listen::to(&response, store, revision, (asked.clone(), outdated)) else {
         return false;
     };
     if pieces.iter().all(|piece| listen.copy(&Bytes::from((*piece).to_owned()))) {
@@ -93,7 +93,7 @@ async fn text(response: Response<String>) -> String {
 #[tokio::test]
 async fn the_same_question_gets_the_same_list_with_its_own_number() {
     let (traffic, pool) = (traffic(), pool(1 << 20, 1 << 20));
-    pass(place(&traffic, &pool, "me"), "r1", &asked(&[]), &[JSON], &[&list_of("a")]);
+    pass(store(&traffic, &pool, "me"), "r1", &asked(&[]), &[JSON], &[&list_of("a")]);
     let again = LIST.replace("\"id\":1", "\"id\":\"x\\\"y\"");
     let other = asked_with(&again, &[("x-request-id", "7"), ("traceparent", "t")]).unwrap();
     let answer = traffic.tool_lists.find("r1", &other).unwrap();
@@ -117,7 +117,7 @@ async fn an_answer_in_events_is_given_in_events() {
     });
     let stream = stream(&whole);
     let (first, second) = stream.split_at(40);
-    pass(place(&traffic, &pool, "me"), "r1", &asked(&[]), &[EVENTS], &[first, second]);
+    pass(store(&traffic, &pool, "me"), "r1", &asked(&[]), &[EVENTS], &[first, second]);
     let answer = traffic.tool_lists.find("r1", &asked(&[])).unwrap();
     assert_eq!(answer.headers()[CONTENT_TYPE], "text/event-stream");
     let wanted = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}"#;
@@ -145,7 +145,7 @@ fn only_a_plain_and_whole_list_is_kept() {
         (&[EVENTS], &format!("data: {good}")),
     ] {
         let (traffic, pool) = (traffic(), pool(1 << 20, 1 << 20));
-        pass(place(&traffic, &pool, "me"), "r1", &asked(&[]), answered, &[body]);
+        pass(store(&traffic, &pool, "me"), "r1", &asked(&[]), answered, &[body]);
         assert_eq!((traffic.tool_lists.len(), pool.held()), (0, 0), "{answered:?} {body}");
     }
 }
@@ -182,8 +182,8 @@ fn a_list_is_not_kept_if_something_else_was_asked_before_its_answer() {
     lists.forget_session(early.0.session.unwrap());
     let late = lists.ask(&early.0);
     let pass = |(asked, outdated), session, name: &str| {
-        let place = place(&traffic, &pool, "me");
-        pass_late(place, "r1", (asked, outdated), &[JSON, session], &[&list_of(name)]);
+        let store = store(&traffic, &pool, "me");
+        pass_late(store, "r1", (asked, outdated), &[JSON, session], &[&list_of(name)]);
         lists.find("r1", asked).is_some()
     };
     assert!(!pass((&early.0, early.1), s, "old"), "the tools may have changed since");
@@ -195,7 +195,7 @@ fn a_list_is_not_kept_if_something_else_was_asked_before_its_answer() {
 fn a_session_has_a_list_of_its_own_until_something_else_is_asked_in_it() {
     let (traffic, pool) = (traffic(), pool(1 << 20, 1 << 20));
     let (s, t) = (("mcp-session-id", "s"), ("mcp-session-id", "t"));
-    pass(place(&traffic, &pool, "me"), "r1", &asked(&[s]), &[JSON, s], &[&list_of("a")]);
+    pass(store(&traffic, &pool, "me"), "r1", &asked(&[s]), &[JSON, s], &[&list_of("a")]);
     let found = |sent: &[(&str, &str)]| traffic.tool_lists.find("r1", &asked(sent));
     assert_eq!(found(&[s]).unwrap().headers()["mcp-session-id"], "s");
     assert!(found(&[t]).is_none() && found(&[]).is_none());
@@ -213,9 +213,9 @@ fn who_keeps_too_much_loses_its_own_oldest() {
     let (mine, theirs, pool) = (traffic(), traffic(), pool(100_000, 40_000));
     let name = |number: u32| format!("{number}{}", "x".repeat(9_000));
     let of = |number: u32| asked(&[("accept", &format!("v{number}"))]);
-    pass(place(&theirs, &pool, "them"), "r1", &of(0), &[JSON], &[&list_of(&name(0))]);
+    pass(store(&theirs, &pool, "them"), "r1", &of(0), &[JSON], &[&list_of(&name(0))]);
     for number in 0..4 {
-        pass(place(&mine, &pool, "me"), "r1", &of(number), &[JSON], &[&list_of(&name(number))]);
+        pass(store(&mine, &pool, "me"), "r1", &of(number), &[JSON], &[&list_of(&name(number))]);
     }
     let there = |number: u32| mine.tool_lists.find("r1", &of(number)).is_some();
     assert!(!there(0) && there(3));
@@ -223,7 +223,7 @@ fn who_keeps_too_much_loses_its_own_oldest() {
     assert!(pool.held_by(&"me".to_owned()) <= 40_000);
     // An answer that is too large to copy passes uncopied.
     let large = list_of(&"x".repeat(200_000));
-    pass(place(&theirs, &pool, "them"), "r2", &of(9), &[JSON], &[&large]);
+    pass(store(&theirs, &pool, "them"), "r2", &of(9), &[JSON], &[&large]);
     assert!(theirs.tool_lists.find("r2", &of(9)).is_none());
     drop(mine);
     drop(theirs);
@@ -273,7 +273,7 @@ proptest! {
                 1 | 2 => {
                     let revision = format!("r{number}");
                     let list = list_of(&"x".repeat(size));
-                    pass(place(&traffic, &pool, "me"), &revision, &asked, &[JSON], &[&list]);
+                    pass(store(&traffic, &pool, "me"), &revision, &asked, &[JSON], &[&list]);
                     prop_assert!(traffic.tool_lists.find(&revision, &asked).is_some());
                 }
                 _ => traffic.tool_lists.keep(["r1", "r2"].into_iter()),

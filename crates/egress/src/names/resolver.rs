@@ -14,13 +14,13 @@ use types::World;
 pub(crate) struct Resolver {
     servers: Servers,
     world: World,
-    kept: Mutex<Kept>,
+    kept: Mutex<AnswerCache>,
 }
 
 /// Recent answers, shared by all instances. The time an answer takes reveals whether another
 /// instance has asked, but nothing else.
 #[derive(Debug)]
-struct Kept {
+struct AnswerCache {
     max: usize,
     answers: HashMap<(String, RecordType), (Arc<Answer>, i64)>,
 }
@@ -29,7 +29,8 @@ impl Resolver {
     pub(crate) fn new(settings: &Settings, world: World) -> Self {
         let servers =
             Servers { servers: settings.nameservers.clone(), wait: settings.limits.nameserver };
-        let kept = Kept { max: settings.limits.cached_names.max(1), answers: HashMap::new() };
+        let kept =
+            AnswerCache { max: settings.limits.cached_names.max(1), answers: HashMap::new() };
         Self { servers, world, kept: Mutex::new(kept) }
     }
 
@@ -81,7 +82,7 @@ impl Resolver {
     }
 }
 
-impl Kept {
+impl AnswerCache {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the TTL")]
     fn find(&self, key: &(String, RecordType), now_ms: i64) -> Option<(Arc<Answer>, u32)> {
         let (answer, until_ms) = self.answers.get(key)?;

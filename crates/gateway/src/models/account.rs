@@ -3,7 +3,7 @@
 
 use super::Models;
 use super::Room;
-use super::entry::Entry;
+use super::log_entry::Entry;
 use super::upstream::Broken;
 use ::models::chat::Passed;
 use ::models::ledger::Reservation;

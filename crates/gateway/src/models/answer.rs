@@ -4,7 +4,7 @@ use super::Room;
 use super::account::Account;
 use super::cache::Keeping;
 use super::decode::Decoder;
-use super::hooks::{PartOfAnswer, Place, Watch};
+use super::hooks::{PartOfAnswer, TextOfAnswer, Watch};
 use super::upstream::{Answer, REST_MAX, REST_TIME};
 use super::without_usage::Held;
 use super::{Models, Served};
@@ -41,7 +41,7 @@ pub(crate) struct Watched {
 }
 
 /// Where an answer is cached if all of it arrives.
-pub(crate) struct Kept {
+pub(crate) struct CacheEntry {
     pub(crate) keeping: Keeping,
     pub(crate) served: Arc<Served>,
     pub(crate) headers: HeaderMap,
@@ -63,7 +63,7 @@ pub(crate) struct ModelBody {
     pub(crate) watched: Option<Watched>,
     /// Whether it ended early. The caller gets this error after the pieces that are ready.
     pub(crate) is_cut: bool,
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<CacheEntry>,
     /// The memory for the bytes that are held back.
     pub(crate) room: Room,
     pub(crate) last: u8,
@@ -258,7 +258,7 @@ impl ModelBody {
     fn keep(&mut self) {
         self.close_list();
         let Some(kept) = self.kept.take() else { return };
-        let Kept { keeping, served, headers, provider_model } = kept;
+        let CacheEntry { keeping, served, headers, provider_model } = kept;
         if let Some(provider) = &served.route.provider {
             let owner = &served.route.workspace_name;
             let answered = (provider.kind, provider_model);
@@ -365,7 +365,7 @@ impl Watched {
         let pushed = events.push(piece, |event| {
             is_read &= reader.read(&event, &mut deltas).is_ok();
         });
-        let mut texts: Vec<(Place, String)> = Vec::new();
+        let mut texts: Vec<(TextOfAnswer, String)> = Vec::new();
         for (place, text) in deltas.iter().filter_map(text_of) {
             match texts.last_mut().filter(|(before, _)| *before == place) {
                 Some((_, texts)) => texts.push_str(text),
@@ -382,7 +382,7 @@ impl Watched {
     }
 }
 
-fn text_of(delta: &Delta) -> Option<(Place, &str)> {
+fn text_of(delta: &Delta) -> Option<(TextOfAnswer, &str)> {
     let (choice, part, text) = match delta {
         Delta::Text { choice, text } => (choice, PartOfAnswer::Text, text),
         Delta::Refusal { choice, text } => (choice, PartOfAnswer::Refusal, text),
@@ -391,5 +391,5 @@ fn text_of(delta: &Delta) -> Option<(Place, &str)> {
         Delta::ToolArguments { choice, part, text } => (choice, PartOfAnswer::Call(*part), text),
         _ => return None,
     };
-    Some((Place { choice: *choice, part }, text))
+    Some((TextOfAnswer { choice: *choice, part }, text))
 }

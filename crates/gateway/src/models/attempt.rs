@@ -134,11 +134,11 @@ impl Call<'_> {
         is_last: impl Fn(ModelFailure) -> bool,
     ) -> Result<Begun<'m>, Failed> {
         let settings = &self.models.settings;
-        let patience = settings.patience(routing);
+        let timeouts = settings.answer_timeouts(routing);
         let mut left = u32::try_from(routing.retries.unwrap_or(1)).unwrap_or(0);
         let mut pause = settings.retry_pause;
         loop {
-            let no_answer = match self.ask(model, &prepared, patience, &mut account).await {
+            let no_answer = match self.ask(model, &prepared, timeouts, &mut account).await {
                 Ok((head, answer, first)) => {
                     return Ok(Begun { prepared, head, answer, first, account, admission });
                 }
@@ -225,7 +225,7 @@ impl Call<'_> {
         &self,
         model: &Arc<Served>,
         prepared: &Prepared,
-        patience: AnswerTimeouts,
+        timeouts: AnswerTimeouts,
         account: &mut Account,
     ) -> Result<(http::response::Parts, Answer, Option<Bytes>), NoAnswer> {
         let broken = |broken| NoAnswer {
@@ -237,7 +237,7 @@ impl Call<'_> {
         let owner = &self.served.route.workspace_name;
         // From here on the provider may be at work: a caller who hangs up pays for what was asked.
         account.read_with(self.reader(prepared));
-        let asked = self.models.client.ask(prepared.outgoing.clone(), owner, patience).await;
+        let asked = self.models.client.ask(prepared.outgoing.clone(), owner, timeouts).await;
         let asked = asked.inspect_err(|broken| account.broken(broken));
         let (head, mut answer) = asked.map_err(broken)?.into_parts();
         if head.status.is_success() {

@@ -2,7 +2,7 @@
 //! understood.
 
 use super::Room;
-use super::answer::{Flow, Kept, ModelBody, Open, Watched};
+use super::answer::{CacheEntry, Flow, ModelBody, Open, Watched};
 use super::answer_head::{CACHE, LEFT_OUT, dress, response};
 use super::attempt::Begun;
 use super::cache::{Keeping, Key};
@@ -107,7 +107,7 @@ impl Call<'_> {
         let watched = watched.and_then(|spoken| self.watched(reached, spoken));
         let hides_usage = prepared.hides_usage && is_events && !is_same;
         let flow = self.flow(prepared.translation, hides_usage);
-        let kept = key.map(|key| Kept {
+        let kept = key.map(|key| CacheEntry {
             keeping: Keeping::new(key, self.cache_life(), self.models.cache.answer_max),
             served: Arc::clone(model),
             headers: headers.clone(),

@@ -195,7 +195,7 @@ impl Hooks {
 /// Searches text that has already been sent, so it can only cut off what would follow.
 pub(crate) struct Watch {
     patterns: Vec<(usize, Regex)>,
-    windows: HashMap<Place, String>,
+    windows: HashMap<TextOfAnswer, String>,
     /// Time left for searching.
     left: Duration,
 }
@@ -203,7 +203,7 @@ pub(crate) struct Watch {
 /// Which text of an answer a piece belongs to. The pieces of several texts come mixed: several
 /// answers to one request, reasoning and the answer itself, calls of several tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct TextOfAnswer {
     pub(crate) choice: u32,
     pub(crate) part: PartOfAnswer,
 }
@@ -217,7 +217,7 @@ pub(crate) enum PartOfAnswer {
 }
 
 impl Watch {
-    pub(crate) fn look(&mut self, place: Place, text: &str) -> Result<(), Stopped> {
+    pub(crate) fn look(&mut self, place: TextOfAnswer, text: &str) -> Result<(), Stopped> {
         let full = self.windows.len() >= WINDOWS_MAX && !self.windows.contains_key(&place);
         if let (true, Some((number, _))) = (full, self.patterns.first()) {
             return Err(Stopped::Failed { number: *number, why: TOO_MANY.to_owned() });
@@ -372,8 +372,8 @@ impl Hook {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Pieces::from(body.clone());
         let request = Outgoing { method: Method::POST, uri: uri.clone(), headers, body };
-        let patience = AnswerTimeouts { first: time, between: time, total: time };
-        let answer = client.ask(request, owner, patience).await;
+        let timeouts = AnswerTimeouts { first: time, between: time, total: time };
+        let answer = client.ask(request, owner, timeouts).await;
         let mut answer = answer.map_err(|error| self.failed(error.to_string()))?;
         let status = answer.status();
         let mut room = Room::new(ask.bodies, owner);

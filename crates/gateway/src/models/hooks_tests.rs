@@ -82,7 +82,7 @@ fn a_stream_is_looked_at_across_its_pieces() {
         optional: None,
     }];
     let mut watch = Hooks::new(&route).watch().unwrap();
-    let place = |choice| Place { choice, part: PartOfAnswer::Text };
+    let place = |choice| TextOfAnswer { choice, part: PartOfAnswer::Text };
     for _ in 0..10_000 {
         watch.look(place(0), "a b c é ").unwrap();
     }

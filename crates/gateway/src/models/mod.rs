@@ -11,8 +11,7 @@
 //! call      all of that, from a request to its answer
 //! answer    an answer as it passes; `answer_head` writes its head
 //! account   what a call used, counted however the call ends
-//! entry     what the log of the model gets of it, `redact` what it must not get
-//! logged    makes the entry of a call
+//! log_entry what the log of the model gets of it, `redact` what it must not get
 //! served    a model, with everything that is derived from its route once
 //! upstream  connections to providers
 //! outside   requests that the management side makes to services on the internet
@@ -31,12 +30,11 @@ mod call;
 mod caller;
 mod collected;
 mod decode;
-mod entry;
 mod failed;
 mod failure;
 mod hooks;
 mod log;
-mod logged;
+mod log_entry;
 mod outside;
 mod patterns;
 mod plan;
@@ -44,7 +42,6 @@ mod prepared;
 mod problem;
 mod redact;
 mod request;
-mod room;
 mod served;
 mod settings;
 mod texts;
@@ -56,7 +53,6 @@ pub(crate) use caller::{Shown, admit};
 pub(crate) use hooks::Stopped;
 pub use outside::OutsideError;
 pub(crate) use problem::{ModelProblem, dialect_of, fault};
-pub(crate) use room::Room;
 pub(crate) use served::Served;
 pub use settings::ModelSettings;
 pub(crate) use upstream::Pieces;
@@ -69,7 +65,7 @@ use log::Log;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use types::World;
-use types::models::{ModelCall, ModelOutcome};
+use types::models::ModelCall;
 use upstream::{Client, SharedClient};
 
 /// The parts that serving models needs, besides the data plane itself.
@@ -77,6 +73,10 @@ pub struct ModelParts {
     pub ledger: Ledger,
     pub prices: Arc<PriceTable>,
 }
+
+/// Memory for what is held back of requests and answers, taken from a workspace's share (by the
+/// workspace's name).
+pub(crate) type Room = admission::Room<String>;
 
 pub(crate) struct Models {
     pub(crate) settings: ModelSettings,
@@ -115,14 +115,7 @@ impl Models {
     }
 
     fn counted(&self, call: &ModelCall, first_byte: Duration) {
-        let outcome = match call.outcome {
-            ModelOutcome::Answered => "answered",
-            ModelOutcome::Cached => "cached",
-            ModelOutcome::Aborted => "aborted",
-            ModelOutcome::Interrupted => "interrupted",
-            ModelOutcome::Failed(_) => "failed",
-            ModelOutcome::Refused => "refused",
-        };
+        let outcome = call.outcome.name();
         metrics::counter!("holm_model_requests_total", "outcome" => outcome).increment(1);
         metrics::histogram!("holm_model_first_byte_seconds").record(first_byte.as_secs_f64());
     }

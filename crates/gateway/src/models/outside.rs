@@ -47,9 +47,9 @@ impl Models {
             headers.append(name, value);
         }
         let body = Pieces::from(bytes::Bytes::from(request.body.0.clone()));
-        let patience = AnswerTimeouts { first: TIME, between: TIME, total: TIME };
+        let timeouts = AnswerTimeouts { first: TIME, between: TIME, total: TIME };
         let outgoing = Outgoing { method, uri, headers, body };
-        let mut response = self.client.ask(outgoing, workspace.as_str(), patience).await?;
+        let mut response = self.client.ask(outgoing, workspace.as_str(), timeouts).await?;
         let max = self.settings.answer_max;
         let mut room = Room::new(&self.bodies, workspace.as_str());
         let (pieces, is_all) = response.body_mut().collect_in(&mut room, max).await?;

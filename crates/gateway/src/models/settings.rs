@@ -104,7 +104,7 @@ impl ModelSettings {
         Ok(self)
     }
 
-    pub(crate) fn patience(&self, routing: &ModelRouting) -> AnswerTimeouts {
+    pub(crate) fn answer_timeouts(&self, routing: &ModelRouting) -> AnswerTimeouts {
         let asked =
             |ms: Option<i64>| ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
         AnswerTimeouts {

@@ -57,7 +57,7 @@ pub(super) fn rewritten(json: &str, see: &mut See<'_>) -> Result<Option<String>,
 fn in_json(json: &str, depth: usize, see: &mut See<'_>) -> Result<Option<String>, Unseen> {
     let bytes = json.as_bytes();
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
-    let mut place = Place::new(json);
+    let mut place = JsonPosition::new(json);
     while let Some(byte) = bytes.get(at) {
         let (length, new) = match byte {
             b'"' => {
@@ -127,14 +127,14 @@ fn number_length(json: &[u8]) -> usize {
 }
 
 /// Where in a body something is.
-struct Place {
+struct JsonPosition {
     is_object: bool,
     nested: usize,
     /// How deep the member lies whose numbers are settings.
     setting: Option<usize>,
 }
 
-impl Place {
+impl JsonPosition {
     fn new(json: &str) -> Self {
         Self { is_object: json.trim_start().starts_with('{'), nested: 0, setting: None }
     }

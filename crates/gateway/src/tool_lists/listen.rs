@@ -1,7 +1,7 @@
 //! Copies the answer of a server that is awake, on its way to the caller who asked.
 
 use super::form::Form;
-use super::lists::{Kept, Outdated};
+use super::lists::{CachedList, Outdated};
 use super::message::{only_message, result_of};
 use super::request::ListRequest;
 use crate::headers;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 const STEP: usize = 16 << 10;
 
 /// Where an answer is kept, and how much of it may be copied.
-pub(crate) struct Place {
+pub(crate) struct ListStore {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) pool: Pool<String>,
     pub(crate) owner: String,
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 
 /// Copies an answer as it passes.
 pub(crate) struct Listen {
-    place: Place,
+    store: ListStore,
     revision: String,
     asked: ListRequest,
     outdated: Outdated,
@@ -39,7 +39,7 @@ impl Listen {
     /// `None` means the answer must not be given again.
     pub(crate) fn to<B>(
         response: &Response<B>,
-        place: Place,
+        store: ListStore,
         revision: &str,
         (asked, outdated): (ListRequest, Outdated),
     ) -> Option<Self> {
@@ -55,7 +55,7 @@ impl Listen {
             && !headers.contains_key(CONTENT_ENCODING)
             && !headers.contains_key(SET_COOKIE);
         (plain && is_same_session && may_be_kept).then(|| Self {
-            place,
+            store,
             revision: revision.to_owned(),
             form,
             names_session: session.is_some(),
@@ -70,7 +70,7 @@ impl Listen {
     /// use.
     pub(crate) fn copy(&mut self, piece: &Bytes) -> bool {
         let length = self.copy.len() + piece.len();
-        let Place { traffic, pool, owner, bytes_max } = &self.place;
+        let ListStore { traffic, pool, owner, bytes_max } = &self.store;
         if length > *bytes_max {
             return false;
         }
@@ -87,7 +87,7 @@ impl Listen {
 
     /// Keeps the answer, now that it is whole.
     pub(crate) fn finish(self) {
-        let Self { place, revision, asked, outdated, form, names_session, copy, room } = self;
+        let Self { store, revision, asked, outdated, form, names_session, copy, room } = self;
         let result = match form {
             Form::Json => result_of(&copy, &asked.id),
             Form::Events => {
@@ -96,11 +96,12 @@ impl Listen {
         };
         drop((copy, room));
         let Some(result) = result else { return };
-        let lists = &place.traffic.tool_lists;
-        let Some(permit) = lists.room(&place.pool, &place.owner, result.len()) else { return };
+        let lists = &store.traffic.tool_lists;
+        let Some(permit) = lists.room(&store.pool, &store.owner, result.len()) else { return };
         let key = asked.key(&revision);
         let digest = asked.digest;
-        let kept = Kept { revision, digest, form, result, names_session, used: 0, _permit: permit };
+        let kept =
+            CachedList { revision, digest, form, result, names_session, used: 0, _permit: permit };
         lists.put(key, kept, &outdated);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Lists(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    kept: HashMap<Key, Kept>,
+    kept: HashMap<Key, CachedList>,
     /// Sessions in which a list was asked for whose answer is still on its way.
     asked: HashMap<SessionId, Weak<AtomicBool>>,
     /// By last use, as a number that only rises.
@@ -31,7 +31,7 @@ struct Inner {
 }
 
 /// A list that is kept.
-pub(super) struct Kept {
+pub(super) struct CachedList {
     pub(super) revision: String,
     pub(super) digest: [u8; 32],
     pub(super) form: Form,
@@ -126,7 +126,7 @@ impl Lists {
         }
     }
 
-    pub(super) fn put(&self, key: Key, mut kept: Kept, outdated: &Outdated) {
+    pub(super) fn put(&self, key: Key, mut kept: CachedList, outdated: &Outdated) {
         let mut inner = self.0.lock();
         // Set under the same lock.
         if outdated.0.load(Ordering::Relaxed) {

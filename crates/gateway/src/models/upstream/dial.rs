@@ -10,15 +10,13 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::{CertificateResult, load_native_certs};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use types::parts::hosts::{Host, Places};
 
 /// Most addresses of one name that are tried, one after the other.
@@ -26,7 +24,7 @@ const ADDRESSES_MAX: usize = 8;
 
 /// Where connections lead. Requests may share connections to the same place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct ProviderAddress {
     pub(crate) secure: bool,
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -42,10 +40,7 @@ pub(super) struct Dialer {
 }
 
 /// The transport of a connection.
-pub(super) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 impl Dialer {
     pub(super) fn new(settings: &ModelSettings) -> Self {
@@ -61,26 +56,30 @@ impl Dialer {
     /// Opens a connection for `owner`, and returns whether it speaks HTTP/2.
     pub(super) async fn dial(
         &self,
-        place: &Place,
+        provider: &ProviderAddress,
         owner: &str,
     ) -> Result<(Stream, bool), Unreachable> {
-        let dialled = timeout(self.connect, self.reach(place, owner)).await;
-        dialled.map_err(|_| Unreachable::TooSlow(place.host.clone()))?
+        let dialled = timeout(self.connect, self.reach(provider, owner)).await;
+        dialled.map_err(|_| Unreachable::TooSlow(provider.host.clone()))?
     }
 
-    async fn reach(&self, place: &Place, owner: &str) -> Result<(Stream, bool), Unreachable> {
-        let stream = self.connect(place, owner).await?;
-        stream.set_nodelay(true).map_err(|error| failed(place, error))?;
-        if !place.secure {
-            return Ok((Stream::Plain(stream), false));
+    async fn reach(
+        &self,
+        provider: &ProviderAddress,
+        owner: &str,
+    ) -> Result<(Stream, bool), Unreachable> {
+        let stream = self.connect(provider, owner).await?;
+        stream.set_nodelay(true).map_err(|error| failed(provider, error))?;
+        if !provider.secure {
+            return Ok((Either::Left(stream), false));
         }
-        let tls = self.tls().map_err(|why| failed(place, io::Error::other(why)))?;
-        let bare = place.host.trim_matches(['[', ']']).to_owned();
-        let name =
-            ServerName::try_from(bare).map_err(|error| failed(place, io::Error::other(error)))?;
-        let stream = tls.connect(name, stream).await.map_err(|error| failed(place, error))?;
+        let tls = self.tls().map_err(|why| failed(provider, io::Error::other(why)))?;
+        let bare = provider.host.trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(bare)
+            .map_err(|error| failed(provider, io::Error::other(error)))?;
+        let stream = tls.connect(name, stream).await.map_err(|error| failed(provider, error))?;
         let is_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok((Stream::Tls(Box::new(stream)), is_two))
+        Ok((Either::Right(Box::new(stream)), is_two))
     }
 
     /// Only success is kept: what cannot be read now may be readable for the next connection.
@@ -92,8 +91,12 @@ impl Dialer {
         Ok(self.tls.get_or_init(|| made))
     }
 
-    async fn connect(&self, place: &Place, owner: &str) -> Result<TcpStream, Unreachable> {
-        let addresses = self.addresses(place, owner).await?;
+    async fn connect(
+        &self,
+        provider: &ProviderAddress,
+        owner: &str,
+    ) -> Result<TcpStream, Unreachable> {
+        let addresses = self.addresses(provider, owner).await?;
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         let share = self.connect / u32::try_from(addresses.len().max(1)).unwrap_or(1);
         for address in addresses {
@@ -104,29 +107,33 @@ impl Dialer {
             }
         }
         Err(match last.kind() {
-            io::ErrorKind::TimedOut => Unreachable::TooSlow(place.host.clone()),
-            _ => failed(place, last),
+            io::ErrorKind::TimedOut => Unreachable::TooSlow(provider.host.clone()),
+            _ => failed(provider, last),
         })
     }
 
-    async fn addresses(&self, place: &Place, owner: &str) -> Result<Vec<SocketAddr>, Unreachable> {
-        let host = place.host.trim_matches(['[', ']']);
+    async fn addresses(
+        &self,
+        provider: &ProviderAddress,
+        owner: &str,
+    ) -> Result<Vec<SocketAddr>, Unreachable> {
+        let host = provider.host.trim_matches(['[', ']']);
         let found: Vec<SocketAddr> = match host.parse() {
-            Ok(address) => vec![SocketAddr::new(address, place.port)],
+            Ok(address) => vec![SocketAddr::new(address, provider.port)],
             Err(_) => {
                 let turn = self.lookups.take(owner).await;
-                let looked = looked_up(host.to_owned(), place.port, turn).await;
-                looked.map_err(|error| failed(place, error))?
+                let looked = looked_up(host.to_owned(), provider.port, turn).await;
+                looked.map_err(|error| failed(provider, error))?
             }
         };
         let Some(named) = Host::parse(host) else {
-            return Err(Unreachable::Inside(place.host.clone()));
+            return Err(Unreachable::Inside(provider.host.clone()));
         };
         let permit = |at: &SocketAddr| self.inside.permit(&named, at.ip(), is_own_address);
         let mut permitted: Vec<SocketAddr> = found.into_iter().filter(permit).collect();
         permitted.truncate(ADDRESSES_MAX);
         match permitted.is_empty() {
-            true => Err(Unreachable::Inside(place.host.clone())),
+            true => Err(Unreachable::Inside(provider.host.clone())),
             false => Ok(permitted),
         }
     }
@@ -143,8 +150,8 @@ async fn looked_up(host: String, port: u16, turn: Turn) -> io::Result<Vec<Socket
     looking.await.map_err(io::Error::other)?
 }
 
-fn failed(place: &Place, error: io::Error) -> Unreachable {
-    Unreachable::Failed { host: place.host.clone(), error }
+fn failed(provider: &ProviderAddress, error: io::Error) -> Unreachable {
+    Unreachable::Failed { host: provider.host.clone(), error }
 }
 
 /// Trusts the authorities of this machine, and those of the settings.
@@ -172,64 +179,6 @@ fn connector(
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
 }
 
 #[cfg(test)]

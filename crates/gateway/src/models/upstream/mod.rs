@@ -9,12 +9,12 @@ mod wire;
 pub(crate) use errors::{Broken, Uncollected};
 pub(crate) use pieces::Pieces;
 
-use super::room::Room;
+use super::Room;
 use super::settings::{AnswerTimeouts, ModelSettings};
 use crate::wire::Reusable as _;
 use admission::FrameLimited;
 use bytes::Bytes;
-use dial::{Dialer, Place};
+use dial::{Dialer, ProviderAddress};
 use errors::Unreachable;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, response};
@@ -69,15 +69,15 @@ pub(crate) struct Client {
 pub(crate) struct Answer {
     incoming: Incoming,
     way: Way,
-    place: Place,
+    provider: ProviderAddress,
     owner: String,
     spares: Spares,
     timer: Pin<Box<Sleep>>,
-    patience: AnswerTimeouts,
+    timeouts: AnswerTimeouts,
     until: Instant,
     last: Instant,
     /// The silence that is tolerated now: the first piece may take longer than the others.
-    bears: Duration,
+    silence_max: Duration,
 }
 
 enum Way {
@@ -105,37 +105,37 @@ impl Client {
         &self,
         request: Outgoing,
         owner: &str,
-        patience: AnswerTimeouts,
+        timeouts: AnswerTimeouts,
     ) -> Result<Response<Answer>, Broken> {
         let began = Instant::now();
-        let until = began + patience.total;
+        let until = began + timeouts.total;
         let is_sent = AtomicBool::new(false);
         let host = request.uri.host().unwrap_or_default().to_owned();
-        let asked = timeout_at(began + patience.first.min(patience.total), async {
-            let place = place(&request.uri)?;
+        let asked = timeout_at(began + timeouts.first.min(timeouts.total), async {
+            let provider = provider_address(&request.uri)?;
             let owner = owner.to_owned();
-            let (response, way) = self.exchange(&place, &owner, request, &is_sent).await?;
-            Ok::<_, Broken>((response, way, place, owner))
+            let (response, way) = self.exchange(&provider, &owner, request, &is_sent).await?;
+            Ok::<_, Broken>((response, way, provider, owner))
         });
-        let (response, way, place, owner) =
+        let (response, way, provider, owner) =
             asked.await.unwrap_or_else(|_| match is_sent.load(Ordering::Relaxed) {
-                true => Err(Broken::Silent(patience.first)),
+                true => Err(Broken::Silent(timeouts.first)),
                 false => Err(Unreachable::TooSlow(host).into()),
             })?;
-        let (last, bears) = (began, patience.first.max(patience.between));
-        let timer = Box::pin(sleep_until(until.min(last + bears)));
+        let (last, silence_max) = (began, timeouts.first.max(timeouts.between));
+        let timer = Box::pin(sleep_until(until.min(last + silence_max)));
         let spares = self.spares.clone();
         Ok(response.map(|incoming| Answer {
             incoming,
             way,
-            place,
+            provider,
             owner,
             spares,
             timer,
-            patience,
+            timeouts,
             until,
             last,
-            bears,
+            silence_max,
         }))
     }
 
@@ -143,13 +143,13 @@ impl Client {
     /// have left.
     async fn exchange(
         &self,
-        place: &Place,
+        provider: &ProviderAddress,
         owner: &String,
         request: Outgoing,
         is_sent: &AtomicBool,
     ) -> Result<(Response<Incoming>, Way), Broken> {
         let mut request = request;
-        if let Some(seat) = self.spares.seat(place) {
+        if let Some(seat) = self.spares.seat(provider) {
             is_sent.store(true, Ordering::Relaxed);
             match over_two(seat, second(request)).await {
                 Ok(answered) => return Ok(answered),
@@ -160,7 +160,7 @@ impl Client {
                 }
             }
         }
-        while let Some(mut wire) = self.spares.take(place) {
+        while let Some(mut wire) = self.spares.take(provider) {
             let Outgoing { method, uri, headers, body } = request;
             is_sent.store(true, Ordering::Relaxed);
             match wire.send(first(&method, &uri, headers, body)).await.map_err(NoAnswer::of) {
@@ -175,17 +175,17 @@ impl Client {
             }
         }
         // Boxed: connecting is rare, and requests over kept connections need not carry its state.
-        Box::pin(self.anew(place, owner, request, is_sent)).await
+        Box::pin(self.anew(provider, owner, request, is_sent)).await
     }
 
     async fn anew(
         &self,
-        place: &Place,
+        provider: &ProviderAddress,
         owner: &String,
         request: Outgoing,
         is_sent: &AtomicBool,
     ) -> Result<(Response<Incoming>, Way), Broken> {
-        let (stream, is_two) = self.dialer.dial(place, owner).await?;
+        let (stream, is_two) = self.dialer.dial(provider, owner).await?;
         is_sent.store(true, Ordering::Relaxed);
         if !is_two {
             let wire = Wire::open(stream, self.head_bytes_max).await;
@@ -195,7 +195,7 @@ impl Client {
             {
                 Ok(response) => Ok((response, Way::One(wire))),
                 Err(NoAnswer::Broken(error)) => Err(Broken::Cut(error)),
-                Err(NoAnswer::Unsent(_)) => Err(reset(place).into()),
+                Err(NoAnswer::Unsent(_)) => Err(reset(provider).into()),
             };
         }
         let streams = u32::try_from(self.streams_max).unwrap_or(u32::MAX);
@@ -215,18 +215,18 @@ impl Client {
             }
         });
         let driving = AbortOnDropHandle::new(driving);
-        let seat = self.spares.share(place, owner, sender, driving);
+        let seat = self.spares.share(provider, owner, sender, driving);
         over_two(seat, second(request)).await.map_err(|no_answer| match no_answer {
             NoAnswer::Broken(error) => Broken::Cut(error),
-            NoAnswer::Unsent(_) => reset(place).into(),
+            NoAnswer::Unsent(_) => reset(provider).into(),
         })
     }
 }
 
 /// The error for a connection that the provider closed before anything was sent over it.
-fn reset(place: &Place) -> Unreachable {
+fn reset(provider: &ProviderAddress) -> Unreachable {
     let error = io::Error::from(io::ErrorKind::ConnectionReset);
-    Unreachable::Failed { host: place.host.clone(), error }
+    Unreachable::Failed { host: provider.host.clone(), error }
 }
 
 async fn over_two(
@@ -238,7 +238,7 @@ async fn over_two(
     Ok((response, Way::Two { _seat: seat }))
 }
 
-fn place(uri: &Uri) -> Result<Place, Unreachable> {
+fn provider_address(uri: &Uri) -> Result<ProviderAddress, Unreachable> {
     let bad = || Unreachable::BadAddress(uri.clone());
     let secure = match uri.scheme_str() {
         Some("https") => true,
@@ -250,7 +250,7 @@ fn place(uri: &Uri) -> Result<Place, Unreachable> {
         return Err(bad());
     }
     let port = authority.port_u16().unwrap_or(if secure { HTTPS } else { HTTP });
-    Ok(Place { secure, host: authority.host().to_ascii_lowercase(), port })
+    Ok(ProviderAddress { secure, host: authority.host().to_ascii_lowercase(), port })
 }
 
 /// Builds a request for HTTP/1.1, with the host in a header and only the path in the first line.
@@ -295,10 +295,10 @@ impl Answer {
             match polled {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.last = Instant::now();
-                    if self.bears != self.patience.between {
+                    if self.silence_max != self.timeouts.between {
                         // The time for the first piece may end far later.
-                        self.bears = self.patience.between;
-                        self.timer.as_mut().reset(self.until.min(self.last + self.bears));
+                        self.silence_max = self.timeouts.between;
+                        self.timer.as_mut().reset(self.until.min(self.last + self.silence_max));
                     }
                     let data = frame.into_data();
                     if self.incoming.is_end_stream() {
@@ -318,20 +318,20 @@ impl Answer {
                     self.give_back();
                     return Poll::Ready(None);
                 }
-                Poll::Pending => return self.poll_patience(cx).map(Err).map(Some),
+                Poll::Pending => return self.poll_timeouts(cx).map(Err).map(Some),
             }
         }
     }
 
-    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_timeouts(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
         loop {
             ready!(self.timer.as_mut().poll(cx));
             let now = Instant::now();
-            let silent = self.last + self.bears;
+            let silent = self.last + self.silence_max;
             let why = if now >= self.until {
-                Broken::OutOfTime(self.patience.total)
+                Broken::OutOfTime(self.timeouts.total)
             } else if now >= silent {
-                Broken::Silent(self.bears)
+                Broken::Silent(self.silence_max)
             } else {
                 self.timer.as_mut().reset(self.until.min(silent));
                 continue;
@@ -351,16 +351,7 @@ impl Answer {
 
     /// Reads everything, or a little more than `max` bytes, and returns whether that is everything.
     pub(crate) async fn collect(&mut self, max: usize) -> Result<(Vec<Bytes>, bool), Broken> {
-        let (mut pieces, mut length) = (Vec::new(), 0);
-        while let Some(piece) = self.piece().await {
-            let piece = piece?;
-            length += piece.len();
-            pieces.push(piece);
-            if length > max {
-                return Ok((pieces, false));
-            }
-        }
-        Ok((pieces, true))
+        self.collect_with(max, |_| Ok(())).await
     }
 
     /// The same within a room, which has to be kept for as long as the pieces are.
@@ -369,10 +360,19 @@ impl Answer {
         room: &mut Room,
         max: usize,
     ) -> Result<(Vec<Bytes>, bool), Uncollected> {
+        self.collect_with(max, |length| Ok(room.grow(length)?)).await
+    }
+
+    /// Reads as [`Answer::collect`] does, and hands `count` the length of each piece.
+    async fn collect_with<E: From<Broken>>(
+        &mut self,
+        max: usize,
+        mut count: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<(Vec<Bytes>, bool), E> {
         let (mut pieces, mut length) = (Vec::new(), 0);
         while let Some(piece) = self.piece().await {
             let piece = piece?;
-            room.grow(piece.len())?;
+            count(piece.len())?;
             length += piece.len();
             pieces.push(piece);
             if length > max {
@@ -397,7 +397,7 @@ impl Answer {
         if let Way::One(mut wire) = std::mem::replace(&mut self.way, Way::Over)
             && wire.is_free()
         {
-            self.spares.put(&self.place, &self.owner, wire);
+            self.spares.put(&self.provider, &self.owner, wire);
         }
     }
 }

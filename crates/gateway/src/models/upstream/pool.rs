@@ -1,7 +1,7 @@
 //! Kept connections to providers: those of HTTP/1.1 that wait for the next request, and those of
 //! HTTP/2, which carry many.
 
-use super::dial::Place;
+use super::dial::ProviderAddress;
 use super::pieces::Pieces;
 use super::wire::Wire;
 use crate::models::settings::ModelSettings;
@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(super) struct Spares(Arc<Inner>);
 
 struct Inner {
-    places: Mutex<HashMap<Place, Kept>>,
+    providers: Mutex<HashMap<ProviderAddress, SpareConnections>>,
     permits: Pool<String>,
     place_max: usize,
     life: Duration,
@@ -28,7 +28,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-struct Kept {
+struct SpareConnections {
     wires: Queue<Wire, Permit<String>>,
     shared: Vec<Arc<Shared>>,
 }
@@ -63,7 +63,7 @@ impl Drop for Seat {
 impl Spares {
     pub(super) fn new(settings: &ModelSettings) -> Self {
         Self(Arc::new(Inner {
-            places: Mutex::default(),
+            providers: Mutex::default(),
             permits: Pool::new("kept connections to model providers", settings.spares),
             place_max: settings.spare_place_max,
             life: settings.spare_life,
@@ -71,10 +71,10 @@ impl Spares {
         }))
     }
 
-    pub(super) fn take(&self, place: &Place) -> Option<Box<Wire>> {
+    pub(super) fn take(&self, provider: &ProviderAddress) -> Option<Box<Wire>> {
         loop {
             // A statement of its own, so that the lock is free while the connection is looked at.
-            let spare = self.0.places.lock().get_mut(place)?.wires.take(|_| true)?;
+            let spare = self.0.providers.lock().get_mut(provider)?.wires.take(|_| true)?;
             if let Some(wire) = spare.usable(self.0.life) {
                 return Some(wire);
             }
@@ -82,30 +82,30 @@ impl Spares {
     }
 
     /// Keeps a connection, if `owner` may have another one kept.
-    pub(super) fn put(&self, place: &Place, owner: &String, wire: Box<Wire>) {
+    pub(super) fn put(&self, provider: &ProviderAddress, owner: &String, wire: Box<Wire>) {
         let Ok(permit) = self.0.permits.take(owner, 1) else { return };
-        let mut places = self.0.places.lock();
-        let kept = match places.get_mut(place) {
+        let mut providers = self.0.providers.lock();
+        let kept = match providers.get_mut(provider) {
             Some(kept) => kept,
-            None => places.entry(place.clone()).or_default(),
+            None => providers.entry(provider.clone()).or_default(),
         };
         let surplus = kept.wires.put(wire, permit, self.0.place_max);
-        drop(places);
+        drop(providers);
         // Closed outside of the lock.
         drop(surplus);
     }
 
-    pub(super) fn seat(&self, place: &Place) -> Option<Seat> {
-        let places = self.0.places.lock();
+    pub(super) fn seat(&self, provider: &ProviderAddress) -> Option<Seat> {
+        let providers = self.0.providers.lock();
         let free = |shared: &&Arc<Shared>| {
             shared.sender.is_ready() && shared.streams.load(Ordering::Relaxed) < self.0.streams_max
         };
-        places.get(place)?.shared.iter().find(free).map(Seat::take)
+        providers.get(provider)?.shared.iter().find(free).map(Seat::take)
     }
 
     pub(super) fn share(
         &self,
-        place: &Place,
+        provider: &ProviderAddress,
         owner: &String,
         sender: SendRequest<Pieces>,
         driving: AbortOnDropHandle<()>,
@@ -120,8 +120,8 @@ impl Spares {
             _permit: permit,
         });
         let seat = Seat::take(&shared);
-        let mut places = self.0.places.lock();
-        let kept = places.entry(place.clone()).or_default();
+        let mut providers = self.0.providers.lock();
+        let kept = providers.entry(provider.clone()).or_default();
         // Otherwise it lasts as long as its streams.
         if is_kept && kept.shared.len() < self.0.place_max {
             kept.shared.push(shared);
@@ -146,7 +146,7 @@ impl Inner {
     fn sweep(&self, life: Duration) {
         let mut ended: (Vec<_>, Vec<Arc<Shared>>) = Default::default();
         let now = Instant::now();
-        self.places.lock().retain(|_, kept| {
+        self.providers.lock().retain(|_, kept| {
             while let Some(spare) = kept.wires.take_expired(now, life) {
                 ended.0.push(spare);
             }
