@@ -3,6 +3,7 @@
 use crate::passwords::Passwords;
 use crate::workspaces::{NewWorkspace, fresh};
 use crate::{Error, Role, Subject, api_keys, people, secrets};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use store::identity::accounts::Account;
 use store::identity::users::{Address, User};
@@ -33,13 +34,14 @@ impl Default for Wishes {
     }
 }
 
-/// What the first start creates, to be shown once.
-#[derive(Clone)]
+/// What the first start creates, to be shown once. Written as JSON, it is the content of the file
+/// that the first start leaves for programs, in this order.
+#[derive(Clone, Serialize, Deserialize)]
 pub struct FirstStart {
     pub account: AccountId,
+    pub workspace: String,
     pub email: String,
     pub password: String,
-    pub workspace: String,
     pub api_key: String,
 }
 

@@ -13,7 +13,6 @@ use crate::error::Error;
 use crate::term::{self, Style};
 use auth::setup::{self, FirstStart, Wishes};
 use files::Readers;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,22 +28,11 @@ pub(crate) enum Greeting {
     Json,
 }
 
-/// What the first start created, for programs: the content of the file, and part of the line that
-/// `holm up --json` prints.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Made {
-    account: String,
-    workspace: String,
-    email: String,
-    password: String,
-    api_key: String,
-}
-
 /// Says how to reach this server, which serves now.
 pub(crate) fn greet(
     config: &Config,
     addresses: &Addresses,
-    made: Option<Made>,
+    made: Option<FirstStart>,
     greeting: Greeting,
 ) {
     let (file, urls) = (Kept::of(&config.data.folder).path, &addresses.urls);
@@ -77,7 +65,7 @@ pub(crate) async fn make(
     config: &Config,
     store: &Store,
     world: &World,
-) -> Result<Option<Made>, Error> {
+) -> Result<Option<FirstStart>, Error> {
     let file = &Kept::of(&config.data.folder);
     let wishes = Wishes {
         region: config.placement.regions.first().map(|region| region.name.clone()),
@@ -91,11 +79,10 @@ pub(crate) async fn make(
         settle(store, file).await.map_err(failed)?;
         return Ok(None);
     };
-    let made = Made::of(&plan.first);
-    file.prepare(&made)?;
+    file.prepare(&plan.first)?;
     if setup::carry_out(store, &plan).await.map_err(failed)? {
         file.confirm()?;
-        return Ok(Some(made));
+        return Ok(Some(plan.first));
     }
     file.discard();
     Ok(None)
@@ -112,18 +99,6 @@ async fn settle(store: &Store, file: &Kept) -> Result<(), auth::Error> {
     Ok(())
 }
 
-impl Made {
-    fn of(first: &FirstStart) -> Self {
-        Self {
-            account: first.account.to_string(),
-            workspace: first.workspace.clone(),
-            email: first.email.clone(),
-            password: first.password.clone(),
-            api_key: first.api_key.clone(),
-        }
-    }
-}
-
 /// The file, under its final name and under the temporary one that it has first.
 struct Kept {
     path: PathBuf,
@@ -137,14 +112,14 @@ impl Kept {
         Self { path, new }
     }
 
-    fn prepare(&self, made: &Made) -> Result<(), Error> {
+    fn prepare(&self, made: &FirstStart) -> Result<(), Error> {
         let failed = || Error::io(format!("write {}", self.new.display()));
         let mut text = serde_json::to_vec_pretty(made).map_err(|error| failed()(error.into()))?;
         text.push(b'\n');
         files::write_new(&self.new, Readers::Owner, &text).map_err(failed())
     }
 
-    fn prepared(&self) -> Option<Made> {
+    fn prepared(&self) -> Option<FirstStart> {
         serde_json::from_slice(&fs::read(&self.new).ok()?).ok()
     }
 
@@ -167,7 +142,7 @@ impl Kept {
 }
 
 /// Prints the greeting for a person. `runs` is true if this server runs workloads.
-fn introduce(made: &Made, public_url: &str, file: &Path, runs: bool) {
+fn introduce(made: &FirstStart, public_url: &str, file: &Path, runs: bool) {
     let bold = |text: &str| term::styled(Style::Bold, text);
     term::say(format!("{} {public_url}\n", bold("Holm serves")));
     term::say("This is shown once. Keep it in a safe place.\n");

@@ -45,10 +45,10 @@ use crate::world;
 use acme::Acme;
 use addresses::Addresses;
 use auth::Auth;
+use auth::setup::FirstStart;
 use connections::Gate;
 use control::Control;
 use edge::Hosts;
-use first_start::Made;
 use front::Front;
 use gateway::Gateway;
 use jobs::logs::Logs;
@@ -127,7 +127,7 @@ impl Opened {
         self,
         sandboxes: &Sandboxes,
         (listener, addresses): (Listener, Addresses),
-        (begun, made, greeting): (Instant, Option<Made>, Greeting),
+        (begun, made, greeting): (Instant, Option<FirstStart>, Greeting),
     ) -> Result<(), Error> {
         let Self { config, store, auth, world, certificates, metrics, ending } = self;
         let (config, urls) = (&config, addresses.urls.clone());
