@@ -412,7 +412,7 @@ async fn what_is_due_in_one_workspace_does_not_wait_for_another() {
     // The other rows of the workspace take long.
     let mut busy = Vec::new();
     for _ in 0..expiry::WORKSPACE_AT_ONCE {
-        busy.push(acts.slots.take(Some(&main)).await);
+        busy.push(acts.slots.take(main.as_str()).await);
     }
     for (id, due) in [(&slow, "2026-05-01T00:59:00Z"), (&other, "2026-05-01T01:00:00Z")] {
         control.workloads.alarm.set(id.clone(), KindName::Job, Some(due.parse().unwrap()));

@@ -2,10 +2,11 @@
 //! are removed, schedules and cron triggers fire.
 
 use super::alarm::NAP_MAX;
-use super::slots::{Looks, Slots};
+use super::looks::Looks;
 use super::{followed, schedules, soon};
 use crate::control::Control;
 use crate::error::Error;
+use admission::Turns;
 use std::sync::Arc;
 use types::KindName;
 use types::ids::ResourceId;
@@ -20,13 +21,13 @@ pub(super) const WORKSPACE_AT_ONCE: usize = 2;
 /// Rows that are acted on, or about to be.
 pub(super) struct Acts {
     /// Others than those of reconciliation, which may take long.
-    pub(super) slots: Slots,
+    pub(super) slots: Turns,
     pending: Looks,
 }
 
 impl Default for Acts {
     fn default() -> Self {
-        Self { slots: Slots::new(AT_ONCE, WORKSPACE_AT_ONCE), pending: Looks::default() }
+        Self { slots: Turns::new(AT_ONCE, WORKSPACE_AT_ONCE), pending: Looks::default() }
     }
 }
 
@@ -61,7 +62,7 @@ async fn act_in_turn(control: &Control, acts: &Acts, id: &ResourceId, kind: Kind
     let mut turn = acts.pending.turn(id);
     let workspace = soon::workspace_of(control, id).await;
     loop {
-        let Some(_slot) = acts.slots.take(workspace.as_ref()).await else { return };
+        let _slot = soon::slot_of(workspace.as_ref(), &acts.slots).await;
         turn.begin();
         if let Err(error) = act(control, id, kind).await {
             tracing::error!(%error, %id, "what was due could not be done; it is tried again");

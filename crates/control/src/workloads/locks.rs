@@ -1,9 +1,9 @@
 //! Locks on sandboxes and other resources, so that only one task works on each at a time.
 
+use admission::Locks;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -44,33 +44,12 @@ impl Drop for InProgressGuard<'_> {
     }
 }
 
-/// One lock for each resource, or name, that is being worked on.
-pub(super) struct Locks<K = ResourceId>(Mutex<HashMap<K, Arc<tokio::sync::Mutex<()>>>>);
-
-impl<K> Default for Locks<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Clone + Eq + Hash> Locks<K> {
-    /// Waits for the lock of a resource or name. It is held until the guard is dropped.
-    pub(super) async fn take(&self, of: &K) -> OwnedMutexGuard<()> {
-        let lock = {
-            let mut locks = self.0.lock();
-            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-            Arc::clone(locks.entry(of.clone()).or_default())
-        };
-        lock.lock_owned().await
-    }
-}
-
 /// The locks of tasks that publish routes. Several tasks publish routes of the same row; each holds
 /// its lock from reading the row on, so that an older route never follows a newer one.
 #[derive(Default)]
 pub(super) struct Telling {
     all: RwLock<()>,
-    rows: Locks,
+    rows: Locks<ResourceId>,
 }
 
 /// While this is held, nobody else publishes a route of the row.

@@ -86,7 +86,7 @@ async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
     };
     let control = control.clone();
     tokio::spawn(async move {
-        let Some(_slot) = control.workloads.slots.take(Some(&shot.workspace)).await else { return };
+        let _slot = control.workloads.slots.take(shot.workspace.as_str()).await;
         let outcome = shoot(&control, &*machine, &shot).await;
         if let Err(error) =
             control.store.write(move |tx| firings::end(tx, &shot.firing, &outcome)).await

@@ -2,10 +2,11 @@
 
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
-use super::locks::{InProgress, InProgressGuard, LiveForks, Locks, Telling};
-use super::slots::{Looks, Slots};
+use super::locks::{InProgress, InProgressGuard, LiveForks, Telling};
+use super::looks::Looks;
 use crate::egress::told::Told;
 use crate::settings::Settings;
+use admission::{Locks, Turns};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,7 +20,7 @@ const AT_ONCE: usize = 32;
 const WORKSPACE_AT_ONCE: usize = 8;
 
 pub(crate) struct Shared {
-    locks: Locks,
+    locks: Locks<ResourceId>,
     /// Names for which something is made on the machine before they have a row.
     new_names: Locks<(WorkspaceId, KindName, String)>,
     /// Sandboxes whose instance is started while their row is written. Their rows may say more than
@@ -28,10 +29,10 @@ pub(crate) struct Shared {
     pub(super) telling: Telling,
     /// The newest revision of the feed up to which the edge knows everything.
     pub(super) published: tokio::sync::watch::Sender<i64>,
-    pub(super) slots: Slots,
+    pub(super) slots: Turns,
     /// Separate slots for retries that the tenant's own instance may be causing, so that these
     /// cannot take the others' slots.
-    pub(super) retry_slots: Slots,
+    pub(super) retry_slots: Turns,
     /// The rows that the background is about to look at.
     pub(super) pending: Looks,
     pub(crate) tasks: TaskTracker,
@@ -84,8 +85,8 @@ impl Shared {
             starting: InProgress::default(),
             telling: Telling::default(),
             published: tokio::sync::watch::Sender::new(-1),
-            slots: Slots::new(AT_ONCE, WORKSPACE_AT_ONCE),
-            retry_slots: Slots::new(AT_ONCE, WORKSPACE_AT_ONCE),
+            slots: Turns::new(AT_ONCE, WORKSPACE_AT_ONCE),
+            retry_slots: Turns::new(AT_ONCE, WORKSPACE_AT_ONCE),
             pending: Looks::default(),
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),

@@ -4,6 +4,7 @@ use super::followed::{self, Rows};
 use super::rows;
 use crate::control::Control;
 use crate::error::Error;
+use admission::{Turn, Turns};
 use std::time::Duration;
 use store::resources;
 use types::KindName;
@@ -52,7 +53,7 @@ async fn look_until_done(
     loop {
         // Somebody may work on it for long. Whoever waits for that needs no slot meanwhile.
         drop(control.workloads.lock(id).await);
-        let Some(slot) = slots.take(workspace.as_ref()).await else { return };
+        let slot = slot_of(workspace.as_ref(), slots).await;
         turn.begin();
         let looked = followed.reconcile(control, id).await;
         // Others need not wait for this one.
@@ -82,4 +83,12 @@ pub(super) async fn workspace_of(control: &Control, id: &ResourceId) -> Option<W
     let id = id.clone();
     let row = control.store.read(move |tx| resources::find_by_id(tx, &id)).await;
     Some(row.ok()??.workspace)
+}
+
+/// Waits for a slot of a workspace, which is unknown for rows that are gone.
+pub(super) async fn slot_of(workspace: Option<&WorkspaceId>, slots: &Turns) -> Turn {
+    match workspace {
+        Some(workspace) => slots.take(workspace.as_str()).await,
+        None => slots.take_unowned().await,
+    }
 }

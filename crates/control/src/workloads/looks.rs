@@ -1,49 +1,10 @@
-//! Who may work on workloads in the background at present.
+//! Which rows the background is working on at present.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use types::ids::{ResourceId, WorkspaceId};
-
-/// Slots for work in the background, of which each workspace has a share.
-pub(super) struct Slots {
-    all: Arc<Semaphore>,
-    share: usize,
-    /// The shares of workspaces that use or want slots.
-    shares: Mutex<HashMap<WorkspaceId, Arc<Semaphore>>>,
-}
-
-/// A slot, which is given back when it is dropped.
-pub(super) struct Slot {
-    _of_all: OwnedSemaphorePermit,
-    _of_share: Option<OwnedSemaphorePermit>,
-}
-
-impl Slots {
-    pub(super) fn new(total: usize, share: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(total)), share, shares: Mutex::default() }
-    }
-
-    /// Waits for a slot. The workspace is unknown for rows that are gone. Returns `None` only if
-    /// the program ends.
-    pub(super) async fn take(&self, workspace: Option<&WorkspaceId>) -> Option<Slot> {
-        // Whoever waits for its workspace's share must not take up a slot of all.
-        let _of_share = match workspace {
-            Some(workspace) => Some(self.share_of(workspace).acquire_owned().await.ok()?),
-            None => None,
-        };
-        let _of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some(Slot { _of_all, _of_share })
-    }
-
-    fn share_of(&self, workspace: &WorkspaceId) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock();
-        shares.retain(|_, share| Arc::strong_count(share) > 1);
-        let new = || Arc::new(Semaphore::new(self.share));
-        Arc::clone(shares.entry(workspace.clone()).or_insert_with(new))
-    }
-}
+use tokio::sync::Notify;
+use types::ids::ResourceId;
 
 /// The rows that the background looks at, or is about to look at. There is one task for each, so
 /// that many changes to one row take up no more than one slot.
@@ -116,27 +77,6 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::FutureExt as _;
-
-    #[test]
-    fn work_of_one_workspace_leaves_slots_to_the_others() {
-        let slots = Slots::new(4, 2);
-        let [busy, other] = ["wsp_a", "wsp_b"].map(WorkspaceId::known);
-        let now = |workspace| slots.take(workspace).now_or_never().flatten();
-        let first = now(Some(&busy)).unwrap();
-        let second = now(Some(&busy)).unwrap();
-        // Those that wait for their share take nothing from anybody.
-        let mut waiting = Box::pin(slots.take(Some(&busy)));
-        assert!(waiting.as_mut().now_or_never().is_none());
-        let _others = now(Some(&other)).unwrap();
-        let _unknown = now(None).unwrap();
-        assert!(now(None).is_none() && now(Some(&other)).is_none(), "there are four in all");
-        drop(first);
-        assert!(waiting.now_or_never().flatten().is_some());
-        drop(second);
-        assert!(now(Some(&other)).is_some());
-        assert!(slots.shares.lock().len() <= 2);
-    }
 
     #[test]
     fn many_changes_to_a_row_ask_for_one_task_that_misses_none() {
