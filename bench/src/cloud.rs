@@ -178,15 +178,15 @@ impl Cloud {
     }
 }
 
-/// Waits until `so` holds, or fails with `otherwise` after `patience`.
+/// Waits until `so` holds, or fails with `otherwise` after `timeout`.
 pub(crate) async fn wait_for(
-    patience: Duration,
+    timeout: Duration,
     otherwise: &str,
     mut so: impl AsyncFnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     while !so().await? {
-        ensure!(Instant::now() < deadline, "after {} s {otherwise}", patience.as_secs());
+        ensure!(Instant::now() < deadline, "after {} s {otherwise}", timeout.as_secs());
         tokio::time::sleep(LOOK_EVERY).await;
     }
     Ok(())

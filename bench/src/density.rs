@@ -14,7 +14,7 @@ const SANDBOXES: usize = 1000;
 /// How many sleep while a server starts.
 const SLEEPERS: usize = 4000;
 const MAKERS: usize = 16;
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 const STANDBY: Duration = Duration::from_secs(2);
 /// Time for released memory to become available.
 const REST: Duration = Duration::from_secs(5);
@@ -59,8 +59,7 @@ async fn measure(mut report: Report, cloud: &mut Cloud) -> anyhow::Result<Report
     let begun = Instant::now();
     let made = make_all(&mut cloud.clients(MAKERS).await?, SANDBOXES).await;
     report.add("make_all_s", begun.elapsed().as_secs_f64(), "s");
-    wait_for(PATIENCE, "not all sandboxes sleep", async || Ok(cloud.asleep().await? > made))
-        .await?;
+    wait_for(TIMEOUT, "not all sandboxes sleep", async || Ok(cloud.asleep().await? > made)).await?;
     tokio::time::sleep(REST).await;
     let asleep = Memory::now(cloud)?;
     let each = |now: f64, then: f64| (now - then) / made as f64 / MIB;
@@ -97,7 +96,7 @@ async fn measure(mut report: Report, cloud: &mut Cloud) -> anyhow::Result<Report
 async fn start_again(mut report: Report, cloud: &mut Cloud) -> anyhow::Result<Report> {
     let made = make_all(&mut cloud.clients(MAKERS).await?, SLEEPERS).await;
     anyhow::ensure!(made == SLEEPERS, "{made} of {SLEEPERS} were made");
-    wait_for(PATIENCE, "not all sandboxes sleep", async || Ok(cloud.asleep().await? == made))
+    wait_for(TIMEOUT, "not all sandboxes sleep", async || Ok(cloud.asleep().await? == made))
         .await?;
     cloud.stop();
     let begun = Instant::now();

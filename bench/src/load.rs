@@ -1,6 +1,6 @@
 //! The load: callers that each send the next request when the last one is answered.
 
-use crate::samples::Samples;
+use crate::samples::{Samples, median};
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
 use std::time::{Duration, Instant};
@@ -41,11 +41,7 @@ pub(crate) async fn measure<C: Caller>(
 
 /// Returns the medians of several repetitions, for each number separately.
 pub(crate) fn medians(seen: &[Seen]) -> Seen {
-    let median = |of: fn(&Seen) -> f64| {
-        let mut values: Vec<f64> = seen.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or_default()
-    };
+    let median = |of: fn(&Seen) -> f64| median(seen.iter().map(of));
     Seen { rps: median(|s| s.rps), p50_us: median(|s| s.p50_us), p99_us: median(|s| s.p99_us) }
 }
 

@@ -26,6 +26,7 @@ mod models;
 mod peers;
 mod program;
 mod report;
+mod running;
 mod samples;
 mod sandbox;
 mod serve;

@@ -1,6 +1,7 @@
-//! The times of one action that was repeated.
+//! What was measured when one action was repeated.
 
 use anyhow::Context as _;
+use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Default)]
@@ -33,4 +34,11 @@ impl FromIterator<Duration> for Samples {
     fn from_iter<I: IntoIterator<Item = Duration>>(times: I) -> Self {
         Self(times.into_iter().collect())
     }
+}
+
+/// Returns 0 if there are no values.
+pub(crate) fn median(values: impl IntoIterator<Item = impl Borrow<f64>>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().map(|value| *value.borrow()).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -2,12 +2,13 @@
 //! server that knows only its name.
 
 use crate::program;
+use crate::running::{Running, Signal};
 use anyhow::{Context as _, ensure};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) const NAME: &str = "api.bench.test";
 /// Addresses that no provider routes, so that nothing else is there, and that no rule takes for
@@ -19,12 +20,14 @@ const NEAR: &str = "hbench-near";
 const FAR: &str = "hbench-far";
 const PORT: u16 = 443;
 const START_MAX: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long one attempt to connect may take.
+const CONNECT_MAX: Duration = Duration::from_millis(50);
 
-/// Removed when dropped.
 pub(crate) struct Internet {
     folder: PathBuf,
-    server: Child,
+    _server: Running,
+    /// Deleted when the server has ended.
+    _network: Network,
     names: SocketAddr,
 }
 
@@ -32,6 +35,7 @@ impl Internet {
     pub(crate) fn start(folder: &Path) -> anyhow::Result<Self> {
         certify(folder)?;
         clear();
+        let network = Network;
         run("ip", &["netns", "add", NETWORK])?;
         run("ip", &["link", "add", NEAR, "type", "veth", "peer", "name", FAR, "netns", NETWORK])?;
         run("ip", &["address", "add", MACHINE, "dev", NEAR])?;
@@ -42,16 +46,18 @@ impl Internet {
         run("ip", &[&within[..], &["link", "set", FAR, "up"]].concat())?;
         let caller = program::build_caller()?;
         let text = |name: &str| folder.join(name).display().to_string();
-        let server = Command::new("setpriv")
-            .args(["--pdeathsig=KILL", "--", "ip", "netns", "exec", NETWORK])
+        let server = Signal::Kill
+            .command("ip")
+            .args(["netns", "exec", NETWORK])
             .arg(caller)
             .args(["serve", &format!("{SERVER}:{PORT}"), &text("server.pem"), &text("server.key")])
-            .stdin(Stdio::null())
             .spawn()?;
+        let mut server = Running::new(server, Signal::Kill);
+        let address = SocketAddr::from((SERVER, PORT));
+        let is_ready = || TcpStream::connect_timeout(&address, CONNECT_MAX).is_ok();
         let names = serve_names()?;
-        let internet = Self { folder: folder.to_owned(), server, names };
-        internet.await_start()?;
-        Ok(internet)
+        server.await_that(START_MAX, is_ready).context("the server of the measurement")?;
+        Ok(Self { folder: folder.to_owned(), _server: server, _network: network, names })
     }
 
     pub(crate) fn address() -> String {
@@ -69,21 +75,13 @@ impl Internet {
             ("HOLM_EGRESS__AUTHORITIES", self.authority().display().to_string()),
         ]
     }
-
-    fn await_start(&self) -> anyhow::Result<()> {
-        let (address, deadline) = (SocketAddr::from((SERVER, PORT)), Instant::now() + START_MAX);
-        while std::net::TcpStream::connect_timeout(&address, LOOK_EVERY).is_err() {
-            ensure!(Instant::now() < deadline, "the server of the measurement does not answer");
-            thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
 }
 
-impl Drop for Internet {
+/// The network of the server. It is deleted when this is dropped.
+struct Network;
+
+impl Drop for Network {
     fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
         clear();
     }
 }

@@ -8,7 +8,7 @@ use crate::cloud::{Client, Cloud, Form, IMAGE, Setting, with_setting};
 use crate::machine;
 use crate::program::{self, Parts};
 use crate::report::{Goal, Report};
-use crate::samples::Samples;
+use crate::samples::{Samples, median};
 use anyhow::Context as _;
 use internet::{Internet, NAME};
 use serde_json::{Value, json};
@@ -131,12 +131,12 @@ async fn requests(
     for name in ["free", "ruled", "injected"] {
         client.remove(name).await?;
     }
-    report.add("no_rules_rps", median(&mut free), "1/s");
-    report.add("plain_tls_p50_ms", median(&mut plain), "ms");
-    let ratio = median(&mut rates);
+    report.add("no_rules_rps", median(&free), "1/s");
+    report.add("plain_tls_p50_ms", median(&plain), "ms");
+    let ratio = median(&rates);
     report.add("rules_rps_ratio", ratio, "x");
     report.set_goal("rules_rps_ratio", Goal::AtLeast(0.9));
-    let (ours, theirs) = (median(&mut added), median(&mut of_peer));
+    let (ours, theirs) = (median(&added), median(&of_peer));
     report.add("inject_added_p50_ms", ours, "ms");
     report.set_peer("inject_added_p50_ms", "mitmproxy", theirs);
     report.add_ratio("inject_per_mitmproxy", ours, theirs, Goal::AtMost(0.2));
@@ -172,25 +172,15 @@ async fn memory(report: &mut Report, cloud: &mut Cloud) -> anyhow::Result<()> {
         cloud.start_again()?;
         let mut client = cloud.client().await?;
         make(&mut client, "first", MANY_MEMORY_MB, &network).await?;
-        let before = resident_kib(cloud)?;
+        let before = cloud.process().resident_bytes()?;
         for number in 0..MANY {
             make(&mut client, &format!("many-{number}"), MANY_MEMORY_MB, &network).await?;
         }
-        grown.push(resident_kib(cloud)? - before);
+        let after = cloud.process().resident_bytes()?;
+        grown.push((after as f64 - before as f64) / 1024.0);
         cloud.clear().await?;
     }
     let each = (grown[1] - grown[0]) / MANY as f64;
     report.add("memory_per_sandbox_with_rules_kib", each, "KiB");
     Ok(())
-}
-
-fn resident_kib(cloud: &Cloud) -> anyhow::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", cloud.process().id()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -11,7 +11,7 @@ use crate::machine;
 use crate::peers::{Peers, Root};
 use crate::program::{self, Parts};
 use crate::report::{Goal, Report};
-use crate::samples::Samples;
+use crate::samples::{Samples, median};
 use anyhow::ensure;
 use batch::Job;
 use images::{Config, Overlay, Settings, Store};
@@ -208,10 +208,4 @@ async fn singles(job: &Job, client: &mut Client, report: &mut Report) -> anyhow:
     }
     report.add_times("dispatch", &starts)?;
     report.add_times("single_task", &ends)
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -8,11 +8,12 @@
 use super::hours::{BEGIN, END};
 use super::shapes::Shape;
 use crate::peers::python_with;
+use crate::running::{Running, Signal};
 use anyhow::{Context as _, bail};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use testing::Cluster;
 use types::wire::Resolution;
@@ -21,7 +22,7 @@ use types::wire::Resolution;
 /// in ms.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    process: Child,
+    _process: Running,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
@@ -65,7 +66,8 @@ impl Peer {
             .context("a peer does not start")?;
         let questions = process.stdin.take().context("a peer listens")?;
         let answers = BufReader::new(process.stdout.take().context("a peer answers")?);
-        Ok(Self { name, process, questions, answers })
+        let _process = Running::new(process, Signal::Kill);
+        Ok(Self { name, _process, questions, answers })
     }
 
     pub(crate) fn ask(&mut self, shape: &Shape) -> anyhow::Result<Duration> {
@@ -81,14 +83,6 @@ impl Peer {
             Ok(ms) => Ok(Duration::from_secs_f64(ms / 1e3)),
             Err(_) => bail!("{} failed: {line}", self.name),
         }
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Both fail only when it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

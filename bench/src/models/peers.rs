@@ -2,39 +2,18 @@
 
 use crate::peers::python_with;
 use crate::program;
+use crate::running::{Running, Signal, free_address, nginx_conf};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const LITELLM: &str = "litellm[proxy]==1.106.2";
 const START_MAX: Duration = Duration::from_secs(180);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// A program that ends when this is dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig=TERM", "--"]).arg(program.as_ref());
-        command.stdin(Stdio::null()).stderr(Stdio::null());
-        command
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Workers end with it when it is asked to end, but not when it is killed.
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
-    }
-}
 
 pub(crate) struct Standin {
     pub(crate) address: String,
@@ -44,10 +23,10 @@ pub(crate) struct Standin {
 impl Standin {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let program = program::build_standin()?;
-        let mut command = Running::start(program);
-        let mut process = command.arg("--forgetful").stdout(Stdio::piped()).spawn()?;
-        let output = process.stdout.take().context("the stand-in has no output")?;
-        let process = Running(process);
+        let mut command = Signal::Term.command(program);
+        command.arg("--forgetful").stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Running::new(command.spawn()?, Signal::Term);
+        let output = process.output().context("the stand-in has no output")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
         let said: Value = serde_json::from_str(&line).context("the stand-in did not start")?;
@@ -77,48 +56,20 @@ impl Nginx {
         let folder = tempfile::Builder::new().prefix("holm-bench-nginx-").tempdir()?;
         let address = free_address()?;
         let file = folder.path().join("nginx.conf");
-        fs::write(&file, configuration(&address, to))?;
-        let mut command = Running::start("nginx");
-        let process = command
+        fs::write(&file, nginx_conf(&address, to, "proxy_buffering off;"))?;
+        let process = Signal::Term
+            .command("nginx")
             .arg("-p")
             .arg(folder.path())
             .arg("-c")
             .arg(&file)
+            .stderr(Stdio::null())
             .spawn()
             .context("nginx does not start: is Debian's `nginx-light` installed?")?;
-        let mut nginx = Self { address, _process: Running(process), _folder: folder };
-        await_start(&mut nginx._process, &nginx.address)?;
-        Ok(nginx)
+        let mut process = Running::new(process, Signal::Term);
+        process.await_listening(&address, START_MAX).context("nginx")?;
+        Ok(Self { address, _process: process, _folder: folder })
     }
-}
-
-fn configuration(address: &str, to: &str) -> String {
-    format!(
-        r"daemon off;
-worker_processes auto;
-pid nginx.pid;
-error_log stderr crit;
-events {{ worker_connections 4096; }}
-http {{
-  access_log off;
-  keepalive_requests 100000000;
-  upstream provider {{
-    server {to};
-    keepalive 128;
-    keepalive_requests 100000000;
-  }}
-  server {{
-    listen {address};
-    location / {{
-      proxy_pass http://provider;
-      proxy_http_version 1.1;
-      proxy_set_header Connection '';
-      proxy_buffering off;
-    }}
-  }}
-}}
-"
-    )
 }
 
 /// LiteLLM's proxy from PyPI, with a worker for each core. Without a database: it checks its key
@@ -148,16 +99,19 @@ impl Litellm {
         let address = free_address()?;
         let (host, port) = address.split_once(':').context("no port")?;
         let workers = std::thread::available_parallelism()?.to_string();
-        let process = Running::start(python.with_file_name("litellm"))
+        let process = Signal::Term
+            .command(python.with_file_name("litellm"))
             .args(["--host", host, "--port", port, "--num_workers", &workers, "--config"])
             .arg(&file)
             .current_dir(folder.path())
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .env("HOME", folder.path())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()?;
-        let mut litellm = Self { address, _process: Running(process), _folder: folder };
-        await_start(&mut litellm._process, &litellm.address)?;
+        let mut process = Running::new(process, Signal::Term);
+        process.await_listening(&address, START_MAX).context("LiteLLM")?;
+        let litellm = Self { address, _process: process, _folder: folder };
         litellm.warm(model).await?;
         Ok(litellm)
     }
@@ -179,19 +133,4 @@ impl Litellm {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
-}
-
-fn free_address() -> anyhow::Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
-}
-
-fn await_start(running: &mut Running, address: &str) -> anyhow::Result<()> {
-    let deadline = Instant::now() + START_MAX;
-    while TcpStream::connect(address).is_err() {
-        let ended = running.0.try_wait()?;
-        ensure!(ended.is_none(), "it ended with {ended:?}");
-        ensure!(Instant::now() < deadline, "nothing listens at {address}");
-        std::thread::sleep(LOOK_EVERY);
-    }
-    Ok(())
 }

@@ -1,9 +1,10 @@
 //! A volume as a sandbox sees it, beside a file on the disk that holds the volume. The same program
 //! uses both, bypassing the cache of the machine.
 
-use super::{PATIENCE, make_sandbox, median, quoted};
+use super::{TIMEOUT, make_sandbox, quoted};
 use crate::cloud::{Client, Cloud, wait_for};
 use crate::report::{Goal, Report};
+use crate::samples::median;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -70,8 +71,8 @@ pub(crate) async fn measure(
             theirs.push(number(&on_machine(kind, &bare)?)?);
         }
         let metric = format!("volume_{kind}");
-        report.add(metric.clone(), median(&mut ours), unit);
-        report.set_peer(&metric, PEER, median(&mut theirs));
+        report.add(metric.clone(), median(&ours), unit);
+        report.set_peer(&metric, PEER, median(&theirs));
         let ratio = format!("volume_{kind}_per_disk");
         report.add_ratio_to(&ratio, &metric, PEER, Goal::AtLeast(0.9));
     }
@@ -80,7 +81,7 @@ pub(crate) async fn measure(
         let volume = client.ask("GET", "/v0/volumes/disk", &Value::Null).await?;
         Ok(volume["state"]["attachedTo"].is_null())
     };
-    wait_for(PATIENCE, "the volume is not free", gone).await?;
+    wait_for(TIMEOUT, "the volume is not free", gone).await?;
     client.ask("DELETE", "/v0/volumes/disk", &Value::Null).await.map(drop)
 }
 

@@ -2,9 +2,10 @@
 //! the same disk. All are used by the same program, which compares what it reads with what it
 //! wrote.
 
-use super::{PATIENCE, make_sandbox, median, quoted};
+use super::{TIMEOUT, make_sandbox, quoted};
 use crate::cloud::{Client, Cloud, inside, wait_for};
 use crate::report::{Goal, Report};
+use crate::samples::median;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -83,7 +84,7 @@ async fn remove(client: &mut Client) -> anyhow::Result<()> {
     client.remove(NAME).await?;
     // It becomes free a moment after the sandbox is no longer listed.
     let removed = async || Ok(client.ask("DELETE", "/v0/drives/drive", &Value::Null).await.is_ok());
-    wait_for(PATIENCE, "the drive is not free", removed).await
+    wait_for(TIMEOUT, "the drive is not free", removed).await
 }
 
 fn on_machine(place: &Path) -> anyhow::Result<String> {
@@ -100,7 +101,7 @@ fn reached(text: &str) -> anyhow::Result<Reached> {
 
 fn of_kind(rounds: &[Reached], kind: &str) -> anyhow::Result<f64> {
     let values: Option<Vec<f64>> = rounds.iter().map(|round| round.get(kind).copied()).collect();
-    Ok(median(&mut values.with_context(|| format!("{kind} was not measured"))?))
+    Ok(median(&values.with_context(|| format!("{kind} was not measured"))?))
 }
 
 /// Debian's nfs-ganesha and a client of it. Both end when this is dropped.

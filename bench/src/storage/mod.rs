@@ -18,7 +18,7 @@ use std::time::Duration;
 const PARTS: [&str; 4] = ["volume", "fork", "drive", "s3"];
 /// No sandbox sleeps while it is measured.
 const STANDBY: Duration = Duration::from_secs(600);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const MEMORY_MB: u32 = 4_096;
 
 /// Measures the named parts, or all.
@@ -64,15 +64,10 @@ async fn make_sandbox(client: &mut Client, name: &str, volumes: &Value) -> anyho
         let path = format!("/v0/sandboxes/{name}");
         Ok(client.ask("GET", &path, &Value::Null).await?["status"] == "DEPLOYED")
     };
-    wait_for(PATIENCE, "the sandbox is not ready", ready).await
+    wait_for(TIMEOUT, "the sandbox is not ready", ready).await
 }
 
 /// Escapes text for single quotes in a shell.
 fn quoted(text: &str) -> String {
     text.replace('\'', r"'\''")
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }

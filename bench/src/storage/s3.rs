@@ -2,12 +2,13 @@
 //! before it answers, which Holm always does. The same caller puts and gets the same objects, and
 //! compares what it gets.
 
+use super::TIMEOUT;
 use super::seaweed::Seaweed;
 use super::signed::{Body, Signer};
-use super::{PATIENCE, median};
 use crate::cloud::{Client, Cloud, wait_for};
 use crate::http1::{Http1, Origin};
 use crate::report::{Goal, Report};
+use crate::samples::median;
 use anyhow::{Context as _, ensure};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
@@ -64,9 +65,9 @@ pub(crate) async fn measure(
         }
     }
     for (at, (metric, unit)) in METRICS.into_iter().enumerate() {
-        report.add(metric, median(&mut seen[0][at]), unit);
-        for (bucket, seen) in buckets.iter().zip(&mut seen).skip(1) {
-            report.set_peer(metric, bucket.name, median(&mut seen[at]));
+        report.add(metric, median(&seen[0][at]), unit);
+        for (bucket, seen) in buckets.iter().zip(&seen).skip(1) {
+            report.set_peer(metric, bucket.name, median(&seen[at]));
         }
         for (peer, suffix) in PEERS.into_iter().zip(["seaweedfs", "seaweedfs_fsync"]) {
             let ratio = format!("{metric}_per_{suffix}");
@@ -76,7 +77,7 @@ pub(crate) async fn measure(
     let mut client = cloud.client().await?;
     let removed =
         async || Ok(client.ask("DELETE", "/v0/drives/objects", &Value::Null).await.is_ok());
-    wait_for(PATIENCE, "the drive is not free", removed).await
+    wait_for(TIMEOUT, "the drive is not free", removed).await
 }
 
 fn body(bytes: usize) -> Body {

@@ -2,18 +2,17 @@
 
 use super::signed::Signer;
 use crate::peers::python_with;
+use crate::running::{Running, Signal};
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const START_MAX: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 const KEY_ID: &str = "bench";
 const SECRET: &str = "not-a-secret";
 /// Applies to everything in buckets.
@@ -21,10 +20,9 @@ const FSYNC: &str = "fs.configure -locationPrefix=/buckets/ -fsync -apply\n";
 /// Its parts, each of which listens on two ports of its own.
 const PARTS: [&str; 4] = ["master", "volume", "filer", "s3"];
 
-/// Ends when dropped.
 pub(crate) struct Seaweed {
     program: PathBuf,
-    process: Child,
+    _process: Running,
     /// Of its S3 server.
     pub(crate) address: String,
     _folder: TempDir,
@@ -42,8 +40,8 @@ impl Seaweed {
         let identity = json!({"name": "bench", "credentials": credentials, "actions": ["Admin", "Read", "Write"]});
         std::fs::write(&config, json!({"identities": [identity]}).to_string())?;
         let ports = free_ports(2 * PARTS.len())?;
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig=KILL", "--"]).arg(&program).args(["server", "-filer", "-s3"]);
+        let mut command = Signal::Kill.command(&program);
+        command.args(["server", "-filer", "-s3"]);
         command.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1"]);
         // Servers of other protocols, which would take further ports.
         command.args(["-s3.port.iceberg=0", "-s3.port.lance=0"]);
@@ -52,25 +50,16 @@ impl Seaweed {
             command.arg(format!("-{part}.port={}", ports[0]));
             command.arg(format!("-{part}.port.grpc={}", ports[1]));
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.current_dir(folder.path()).spawn().context("SeaweedFS")?;
         let address = format!("127.0.0.1:{}", ports[6]);
-        let mut server = Self { program, process, address, _folder: folder };
-        server.await_start()?;
+        let mut process = Running::new(process, Signal::Kill);
+        process.await_listening(&address, START_MAX).context("SeaweedFS")?;
+        let server = Self { program, _process: process, address, _folder: folder };
         if flushes {
             server.set_fsync(&format!("127.0.0.1:{}.{}", ports[0], ports[1]))?;
         }
         Ok(server)
-    }
-
-    fn await_start(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + START_MAX;
-        while TcpStream::connect(&self.address).is_err() {
-            ensure!(self.process.try_wait()?.is_none(), "SeaweedFS ended at once");
-            ensure!(Instant::now() < deadline, "SeaweedFS does not answer");
-            thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
     }
 
     /// Sets the configuration through its own shell.
@@ -94,14 +83,6 @@ impl Seaweed {
 
     pub(crate) fn version(&self) -> String {
         crate::machine::said(&self.program.to_string_lossy(), &["version"])
-    }
-}
-
-impl Drop for Seaweed {
-    fn drop(&mut self) {
-        // Both fail only when it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
