@@ -116,14 +116,10 @@ async fn a_stream_that_breaks_off_says_so_and_is_counted() {
 #[tokio::test]
 async fn a_provider_that_hangs_up_half_way_is_told_of_in_the_stream() {
     let stage = Stage::start().await;
-    let (sender, answer) = events();
-    let answer = parking_lot::Mutex::new(Some(answer));
-    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let (sender, standin) = Standin::event_by_event().await;
     stage.model("m", &standin);
     sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
-    let bearer = format!("Bearer {KEY}");
-    let headers = [("authorization", bearer.as_str())];
-    let mut response = stage.open(&format!("/acme/models/m{CHAT}"), &headers, HI_STREAM).await;
+    let mut response = stage.open_stream("m").await;
     assert!(response.body_mut().frame().await.unwrap().is_ok());
     sender.send(Err(io::Error::other("gone"))).unwrap();
     let rest = response.into_body().collect().await.unwrap().to_bytes();
@@ -201,15 +197,10 @@ async fn an_error_in_a_stream_of_responses_has_the_shape_of_theirs() {
 #[tokio::test]
 async fn a_caller_who_hangs_up_is_counted_and_the_provider_let_go() {
     let stage = Stage::start().await;
-    let (sender, answer) = events();
-    let answer = parking_lot::Mutex::new(Some(answer));
-    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let (sender, standin) = Standin::event_by_event().await;
     stage.model("m", &standin);
     sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
-    let bearer = format!("Bearer {KEY}");
-    let headers = [("authorization", bearer.as_str())];
-    let path = format!("/acme/models/m{CHAT}");
-    let mut response = stage.open(&path, &headers, HI_STREAM).await;
+    let mut response = stage.open_stream("m").await;
     assert!(response.body_mut().frame().await.unwrap().is_ok());
     drop(response);
     tokio::time::timeout(Duration::from_secs(20), sender.closed()).await.unwrap();
@@ -221,17 +212,13 @@ async fn a_caller_who_hangs_up_is_counted_and_the_provider_let_go() {
 #[tokio::test]
 async fn who_hangs_up_right_before_the_numbers_pays_by_them() {
     let stage = Stage::start().await;
-    let (sender, answer) = events();
-    let answer = parking_lot::Mutex::new(Some(answer));
-    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let (sender, standin) = Standin::event_by_event().await;
     stage.model("m", &standin);
     let (before, numbers) = STREAM.split_at(2);
     for piece in before {
         sender.send(Ok(Bytes::from_static(piece.as_bytes()))).unwrap();
     }
-    let bearer = format!("Bearer {KEY}");
-    let path = format!("/acme/models/m{CHAT}");
-    let mut response = stage.open(&path, &[("authorization", &bearer)], HI_STREAM).await;
+    let mut response = stage.open_stream("m").await;
     let (mut read, length) = (0, before.concat().len());
     while read < length {
         read += response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap().len();
@@ -245,9 +232,7 @@ async fn who_hangs_up_right_before_the_numbers_pays_by_them() {
 #[tokio::test]
 async fn who_hangs_up_under_a_limit_pays_what_the_provider_may_have_read() {
     let stage = Stage::start().await;
-    let (sender, answer) = events();
-    let answer = parking_lot::Mutex::new(Some(answer));
-    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let (sender, standin) = Standin::event_by_event().await;
     let mut route = model("m", ModelType::Openai, Some(&standin.url));
     route.provider.as_mut().unwrap().model = Some("gpt-4o-mini".into());
     route.limits = vec![limit(LimitMeasure::Cost, 1_000_000_000)];

@@ -1,7 +1,7 @@
 //! What reaches a provider, and which parts of its answer reach the caller.
 
 use crate::stage::{CHAT, HI, HI_STREAM, KEY, NARROW_KEY, Stage, model, settings};
-use crate::standin::{ANSWER, STREAM, Standin, events, json, streamed, with};
+use crate::standin::{ANSWER, STREAM, Standin, json, streamed, with};
 use bytes::Bytes;
 use gateway::ModelSettings;
 use http_body_util::BodyExt;
@@ -92,14 +92,10 @@ async fn a_body_that_was_read_as_json_is_sent_as_json() {
 #[tokio::test]
 async fn a_stream_passes_piece_by_piece_without_usage_that_was_not_asked_for() {
     let stage = Stage::start().await;
-    let (sender, answer) = events();
-    let answer = parking_lot::Mutex::new(Some(answer));
-    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let (sender, standin) = Standin::event_by_event().await;
     stage.model("m", &standin);
     sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
-    let bearer = format!("Bearer {KEY}");
-    let headers = [("authorization", bearer.as_str())];
-    let mut response = stage.open(&format!("/acme/models/m{CHAT}"), &headers, HI_STREAM).await;
+    let mut response = stage.open_stream("m").await;
     let piece = |frame: Option<_>| {
         let frame: Result<http_body::Frame<Bytes>, hyper::Error> = frame.unwrap();
         frame.unwrap().into_data().unwrap()

@@ -127,15 +127,10 @@ async fn who_waits_for_a_model_that_is_deleted_is_told_that_it_is_gone() {
 #[tokio::test]
 async fn a_revoked_key_ends_its_stream() {
     let stage = Stage::start().await;
-    let (sender, answer) = crate::standin::events();
-    let answer = parking_lot::Mutex::new(Some(answer));
-    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let (sender, standin) = Standin::event_by_event().await;
     stage.model("m", &standin);
     sender.send(Ok(bytes::Bytes::from_static(crate::standin::STREAM[0].as_bytes()))).unwrap();
-    let bearer = format!("Bearer {KEY}");
-    let headers = [("authorization", bearer.as_str())];
-    let path = format!("/acme/models/m{CHAT}");
-    let mut response = stage.open(&path, &headers, crate::stage::HI_STREAM).await;
+    let mut response = stage.open_stream("m").await;
     use http_body_util::BodyExt as _;
     assert!(response.body_mut().frame().await.unwrap().is_ok());
     stage.revoke();

@@ -192,6 +192,13 @@ impl Stage {
         Answered { status: head.status, headers: head.headers, text, broken }
     }
 
+    /// Asks a model for a stream, and returns the answer as it begins.
+    pub async fn open_stream(&self, name: &str) -> Response<Incoming> {
+        let bearer = format!("Bearer {KEY}");
+        let path = format!("/acme/models/{name}{CHAT}");
+        self.open(&path, &[("authorization", &bearer)], HI_STREAM).await
+    }
+
     /// Returns the answer as it begins.
     pub async fn open(
         &self,

@@ -41,6 +41,13 @@ impl Standin {
         Self::serve(Arc::new(answer), None).await
     }
 
+    /// Starts one that answers its only request with what is sent to it, event by event.
+    pub async fn event_by_event() -> (mpsc::UnboundedSender<io::Result<Bytes>>, Self) {
+        let (sender, answer) = events();
+        let answer = Mutex::new(Some(answer));
+        (sender, Self::start(move |_, _, _| answer.lock().take().unwrap()).await)
+    }
+
     /// Starts one over TLS, with HTTP/2.
     pub async fn secure(
         answer: impl Fn(usize, &Parts, &Bytes) -> Answer + Send + Sync + 'static,

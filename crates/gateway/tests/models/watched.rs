@@ -297,9 +297,7 @@ async fn a_request_that_reaches_several_models_is_one_line() {
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_is_a_line_of_the_log() {
     let stage = Stage::start().await;
-    let (sender, answer) = crate::standin::events();
-    let answer = parking_lot::Mutex::new(Some(answer));
-    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let (sender, standin) = Standin::event_by_event().await;
     let mut route = model("m", ModelType::Openai, Some(&standin.url));
     route.request_log = Some(ModelRequestLog { enabled: Some(true), ..Default::default() });
     stage.route(route);
