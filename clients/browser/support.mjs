@@ -7,7 +7,7 @@ import { chromium } from "playwright-core";
 
 export const server = process.env.HOLM_ADDRESS;
 /// An element that has not appeared by then will not come.
-const PATIENCE_MS = 10_000;
+const TIMEOUT_MS = 10_000;
 
 /// Runs `visit` with a page of a new browser without any history.
 export async function browse(t, { javaScriptEnabled = false, colorScheme = "light" }, visit) {
@@ -20,7 +20,7 @@ export async function browse(t, { javaScriptEnabled = false, colorScheme = "ligh
     javaScriptEnabled,
     colorScheme,
   });
-  context.setDefaultTimeout(PATIENCE_MS);
+  context.setDefaultTimeout(TIMEOUT_MS);
   t.after(async () => {
     await context.close();
     rmSync(profile, { recursive: true, force: true });

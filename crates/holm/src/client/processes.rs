@@ -1,7 +1,7 @@
 //! Processes of a sandbox: starting one, and following its output even if connections break.
 
 use super::lines::{Lines, Stopped};
-use super::patience::may_pass;
+use super::retries::may_pass;
 use super::workload::{Workload, segment};
 use crate::error::Error;
 use base64::Engine;
@@ -18,7 +18,7 @@ use types::instance::Stream;
 /// counts as cut.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long to retry while a sandbox cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(500);
 
 /// A process, by the id that the sandbox gave it.
@@ -75,7 +75,7 @@ impl Workload {
         out: &mut impl FnMut(Stream, &[u8]) -> io::Result<()>,
     ) -> Result<End, Error> {
         let mut position = 0;
-        let mut until = Instant::now() + PATIENCE;
+        let mut until = Instant::now() + TIMEOUT;
         loop {
             let before = position;
             let error = match self.follow_once(process, &mut position, out).await {
@@ -85,7 +85,7 @@ impl Workload {
                 Err(error) => return Err(error),
             };
             if position > before {
-                until = Instant::now() + PATIENCE;
+                until = Instant::now() + TIMEOUT;
             }
             if Instant::now() >= until {
                 return Err(error);

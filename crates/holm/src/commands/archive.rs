@@ -95,7 +95,7 @@ async fn wait(
 ) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
-        let now = client.get_patiently(object).await?;
+        let now = client.get_with_retries(object).await?;
         match status_of(&now) {
             status if status == way.end => return Ok(()),
             status if !way.meanwhile.contains(&status) => {

@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let mut changes = open_changes(&mut client).await?;
     loop {
         changes = next_change(changes, &mut client).await?;
-        let now = client.patiently(async |client| fetch(&args, &target, client).await).await?;
+        let now = client.with_retries(async |client| fetch(&args, &target, client).await).await?;
         if now != shown {
             term::say("");
             show(&args, &target, &now);
@@ -144,7 +144,7 @@ async fn next_change(changes: Changes, client: &mut Client) -> Result<Changes, E
     };
     if next_event(&mut lines).await.is_err() {
         tokio::time::sleep(POLL).await;
-        return client.patiently(open_changes).await;
+        return client.with_retries(open_changes).await;
     }
     // Takes the rest of a burst. If the stream ends meanwhile, the next call finds that out.
     let rest = async { while next_event(&mut lines).await.is_ok() {} };

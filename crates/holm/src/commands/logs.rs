@@ -182,7 +182,7 @@ async fn follow(args: &Args, mut tail: Tail, client: &mut Client) -> Result<Exit
         };
         tokio::time::sleep(POLL).await;
         let end = world::system().now().plus_s(1);
-        let lines = client.patiently(async |client| tail.read(end, client).await).await?;
+        let lines = client.with_retries(async |client| tail.read(end, client).await).await?;
         lines.iter().for_each(|line| show(line, args.form()));
         if over {
             return Ok(Exit::Success);
@@ -192,7 +192,7 @@ async fn follow(args: &Args, mut tail: Tail, client: &mut Client) -> Result<Exit
 
 /// True if nothing more comes from an execution: it has ended, or was deleted with its job.
 async fn has_ended(path: &str, client: &mut Client) -> Result<bool, Error> {
-    let execution = client.find_patiently(path).await?;
+    let execution = client.find_with_retries(path).await?;
     Ok(execution.is_none_or(|execution| Status::read(&execution).exit().is_some()))
 }
 

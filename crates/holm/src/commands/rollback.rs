@@ -120,7 +120,7 @@ async fn wait(
     let begun = Instant::now();
     let spinner = progress::spinner("waiting until it serves");
     loop {
-        let now = client.get_patiently(object).await?;
+        let now = client.get_with_retries(object).await?;
         let all = client.list(revisions, &[]).await?;
         let active =
             all.iter().any(|revision| id_of(revision) == Some(id) && is(revision, "active"));

@@ -42,7 +42,7 @@ pub(crate) async fn to_the_end(
     let mut screen = Screen::new(followed.log.map(|log| Tail::new(log, followed.since)));
     let mut was_there = followed.is_there;
     loop {
-        let object = client.find_patiently(followed.path).await?;
+        let object = client.find_with_retries(followed.path).await?;
         if object.is_none() && was_there {
             return Err(Error::Failed(format!("{} was deleted meanwhile", followed.what)));
         }

@@ -22,7 +22,7 @@ pub(super) async fn to_the_end(
     let until = Instant::now() + timeout;
     let bar = progress::spinner("the server unpacks it");
     loop {
-        let template = client.find_patiently(path).await?;
+        let template = client.find_with_retries(path).await?;
         let template = template.ok_or_else(|| Error::Failed("it was deleted meanwhile".into()))?;
         let version = versions(&template).find(|version| version["name"] == name.as_str());
         match version.and_then(|version| Some((version["status"].as_str()?, version))) {

@@ -42,7 +42,7 @@ async fn watch(execution: &Execution, client: &mut Client) -> Result<Exit, Error
     let bar = Tasks::new();
     let mut told = Told::default();
     loop {
-        let status = Status::read(&client.get_patiently(&execution.path).await?);
+        let status = Status::read(&client.get_with_retries(&execution.path).await?);
         if status.failed > told.looked_at
             && tell_failures(execution, &mut told, &bar, client).await.is_ok()
         {
