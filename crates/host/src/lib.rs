@@ -33,7 +33,6 @@ mod snapshots;
 mod trust;
 mod tunnel_lookups;
 mod tunnels;
-mod turns;
 mod upload;
 mod volumes;
 mod way_out;
@@ -117,7 +116,7 @@ impl LocalMachine {
             .map_err(OpenError::Registry)?;
         let pulled = Arc::new(pulled);
         registry.frees(&pulled);
-        let taking = turns::shared(settings.takes_max, share_percent);
+        let taking = Turns::from(node::divided(settings.takes_max as u64, share_percent));
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
         // At the same time: either reads a file for each instance.
         let (leases, node) = thread::scope(|scope| {

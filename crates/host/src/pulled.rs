@@ -6,15 +6,14 @@
 //! only once it is pulled: meanwhile a workspace holds as much as the image may take, and its pulls
 //! take turns, so that many at once do not take more than one after the other.
 
-use admission::{Limits, Permit, Pool, Refused};
+use admission::{Limits, Locks, Permit, Pool, Refused};
 use files::Readers;
 use images::Digest;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::{fs, io};
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::OwnedMutexGuard;
 
 const MIB: u64 = 1 << 20;
 
@@ -24,7 +23,7 @@ pub(crate) struct Pulled {
     pool: Pool<String>,
     kept: Mutex<HashMap<Note, Permit<String>>>,
     /// Allows one pull at a time for each workspace.
-    locks: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
+    locks: Locks<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,7 +46,7 @@ impl Pulled {
     pub(crate) fn open(folder: &Path, disk_mb: Limits, image_mb_max: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let pool = Pool::new("MB of pulled images", disk_mb);
-        let (kept, locks) = (Mutex::default(), Mutex::default());
+        let (kept, locks) = (Mutex::default(), Locks::default());
         let pulled = Self { folder: folder.to_owned(), image_mb_max, pool, kept, locks };
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
@@ -67,8 +66,8 @@ impl Pulled {
 
     /// Waits for other pulls of this workspace, then takes as much room as one image may have.
     pub(crate) async fn begin(&self, workspace: &str) -> Result<Room, Refused> {
-        let lock = self.lock_of(workspace).lock_owned().await;
         let owner = workspace.to_owned();
+        let lock = self.locks.take(&owner).await;
         let Limits { total, share } = self.pool.limits();
         let left = share
             .saturating_sub(self.pool.held_by(&owner))
@@ -77,12 +76,6 @@ impl Pulled {
         let mb = left.min(self.image_mb_max).max(1);
         let permit = self.pool.take(&owner, mb)?;
         Ok(Room { bytes: mb * MIB, is_rest: mb < self.image_mb_max, _permit: permit, _lock: lock })
-    }
-
-    fn lock_of(&self, workspace: &str) -> Arc<AsyncMutex<()>> {
-        let mut locks = self.locks.lock();
-        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-        locks.entry(workspace.to_owned()).or_default().clone()
     }
 
     /// Records the size of an image that was pulled into this room.
@@ -145,6 +138,7 @@ mod tests {
     use crate::registry::{LocalRegistry, RegistrySettings};
     use control::registry::Registry as _;
     use images::Store;
+    use std::sync::Arc;
     use types::{Timestamp, World};
 
     fn digest(number: u8) -> Digest {

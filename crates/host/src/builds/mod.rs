@@ -8,14 +8,12 @@
 //! fetch           files from the internet
 //! content         what volumes start with, which needs no instance
 //! caches          folders that stay for the next RUN that asks for them
-//! alone           one job at a time for each build
 //! log             what users read meanwhile
 //! ```
 //!
 //! A kill at any moment leaves the sources and the finished steps. The next start ends whatever was
 //! running ([`clear_away`]), and unpacked files are removed with the store's scratch folder.
 
-mod alone;
 mod caches;
 mod content;
 mod drive;
@@ -32,8 +30,7 @@ mod supply;
 pub use settings::Settings;
 
 use crate::LocalMachine;
-use admission::Turns;
-use alone::Alone;
+use admission::{Locks, Turns};
 use caches::Caches;
 use control::machine::{
     BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
@@ -60,7 +57,9 @@ const END_MAX: Duration = Duration::from_secs(1);
 pub struct ImageBuilder {
     shared: Arc<Shared>,
     turns: Turns,
-    alone: Alone,
+    /// Allows only one job at a time for each build: what a cancelled try still removes must not be
+    /// what the next one has made.
+    locks: Locks<BuildId>,
 }
 
 impl ImageBuilder {
@@ -79,7 +78,7 @@ impl ImageBuilder {
         };
         let turns =
             Turns::new(shared.settings.parallel_max, shared.settings.workspace_parallel_max);
-        Ok(Self { shared: Arc::new(shared), turns, alone: Alone::default() })
+        Ok(Self { shared: Arc::new(shared), turns, locks: Locks::default() })
     }
 }
 
@@ -87,8 +86,8 @@ impl ImageBuilder {
     /// Waits until nobody works on a build: the thread of a cancelled build continues until its
     /// next step, and may still be writing an image.
     async fn at_rest(&self, build: &BuildId) -> Result<OwnedMutexGuard<()>, MachineFault> {
-        let alone = tokio::time::timeout(END_MAX, self.alone.wait(build)).await;
-        alone.map_err(|_| MachineFault("it has not come to its end yet".to_owned()))
+        let lock = tokio::time::timeout(END_MAX, self.locks.take(build)).await;
+        lock.map_err(|_| MachineFault("it has not come to its end yet".to_owned()))
     }
 }
 
@@ -118,7 +117,7 @@ impl Builder for ImageBuilder {
     ) -> Wait<'a, Result<Built, BuildFault>> {
         Box::pin(async move {
             let turn = self.turns.take(order.workspace.as_str()).await;
-            let alone = self.alone.wait(&order.build).await;
+            let lock = self.locks.take(&order.build).await;
             // When the caller stops waiting, the build stops.
             let (waits, stopped) = watch::channel(());
             let (shared, order) = (Arc::clone(&self.shared), order.clone());
@@ -127,7 +126,7 @@ impl Builder for ImageBuilder {
             let runtime = tokio::runtime::Handle::current();
             let built = blocking(move || {
                 // Kept until it has really ended, even if nobody waits for it any more.
-                let _until_its_end = (turn, alone);
+                let _until_its_end = (turn, lock);
                 drive::Job::new(shared, order, log, runtime, stopped).build()
             });
             let built = built.await;
@@ -139,19 +138,19 @@ impl Builder for ImageBuilder {
     fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>> {
         Box::pin(async move {
             let turn = self.turns.take(order.workspace.as_str()).await;
-            let alone = self.alone.wait(&order.build).await;
+            let lock = self.locks.take(&order.build).await;
             let (shared, unpacked) = (Arc::clone(&self.shared), order.clone());
             let filled = blocking(move || {
                 let _until_its_end = turn;
-                Ok((content::fill(&shared, &unpacked)?, alone))
+                Ok((content::fill(&shared, &unpacked)?, lock))
             });
-            let (bytes, alone) = filled.await?;
+            let (bytes, lock) = filled.await?;
             // Nobody begins with it before the service has it, which may be all that is left of it
             // if this machine is lost.
             let turn = self.shared.machine.transfer_turn(order.workspace.as_str()).await;
             let (shared, order) = (Arc::clone(&self.shared), order.clone());
             let put = blocking(move || {
-                let _until_its_end = (turn, alone);
+                let _until_its_end = (turn, lock);
                 content::put_copy(&shared, &order)
             });
             Ok(Filled { bytes, copy: put.await? })
@@ -165,11 +164,11 @@ impl Builder for ImageBuilder {
         repository: &'a str,
     ) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            let alone = self.at_rest(build).await?;
+            let lock = self.at_rest(build).await?;
             let names = names_of(build, workspace, repository);
             let images = self.shared.machine.0.images.clone();
             let released = tokio::task::spawn_blocking(move || {
-                let _until_they_are_gone = alone;
+                let _until_they_are_gone = lock;
                 images.remove_all_of(&names)
             });
             let released = released.await.map_err(|error| MachineFault(error.to_string()))?;
@@ -183,10 +182,10 @@ impl Builder for ImageBuilder {
             let ended =
                 tokio::task::spawn_blocking(move || end_steps(&shared.machine.0.node, &id)).await;
             ended.unwrap_or_else(|error| Err(MachineFault(error.to_string())))?;
-            let alone = self.at_rest(build).await?;
+            let lock = self.at_rest(build).await?;
             let (shared, build) = (Arc::clone(&self.shared), build.clone());
             let forgotten = tokio::task::spawn_blocking(move || {
-                let _until_it_is_gone = alone;
+                let _until_it_is_gone = lock;
                 end_steps(&shared.machine.0.node, &build)?;
                 shared.folder.forget(&build).map_err(|error| MachineFault(error.to_string()))
             });
