@@ -74,13 +74,19 @@ pub(crate) fn claimable(execution: &Execution) -> i64 {
     }
 }
 
-/// Notes that tasks were claimed: some for the first time, some for another attempt.
-pub(crate) fn claimed(execution: &mut Execution, fresh: i64, again: i64, now: Timestamp) {
+/// Notes that tasks were claimed: some for the first time, and others for another attempt.
+/// Some of these were only given back, by a machine that did not have the image.
+pub(crate) fn claimed(
+    execution: &mut Execution,
+    fresh: i64,
+    (again, given_back): (i64, i64),
+    now: Timestamp,
+) {
     let counts = &mut execution.counts;
     execution.next += fresh;
     counts.running += fresh + again;
     counts.waiting -= again;
-    counts.retried += again;
+    counts.retried += again - given_back;
     execution.started_at.get_or_insert(now);
     execution.updated_at = now;
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use store::executions::Counts;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 
@@ -91,6 +92,10 @@ struct Case {
     cancelled: bool,
     ends: usize,
     second: i64,
+    /// The tasks whose last attempt found no image.
+    without_image: BTreeSet<i64>,
+    /// How often such tasks were claimed again.
+    not_tried: i64,
 }
 
 impl Case {
@@ -130,16 +135,18 @@ impl Case {
     fn claim(&mut self, count: i64, now: Timestamp) {
         let count = count.min(claimable(&self.execution));
         let due = |task: &&mut Task| matches!(task.state, State::Waiting(at) if at <= now);
-        let mut again = 0;
+        let (mut again, mut given_back) = (0, 0);
         for task in self.rows.iter_mut().filter(due).take(count as usize) {
             (task.state, task.attempt) = (State::Running, task.attempt + 1);
             again += 1;
+            given_back += i64::from(task_runner::was_given_back(task));
+            self.not_tried += i64::from(self.without_image.contains(&task.index));
         }
         let new = (count - again).min(fresh(&self.execution));
         let first = self.execution.next;
         self.rows.extend((first..first + new).map(|index| task(&self.execution, index)));
         if new + again > 0 {
-            claimed(&mut self.execution, new, again, now);
+            claimed(&mut self.execution, new, (again, given_back), now);
         }
     }
 
@@ -150,6 +157,10 @@ impl Case {
         let end = WorkEnd { started_at: None, ended_at: now, outcome: outcome.clone() };
         self.rows[index] = after(&self.rows[index], &end, (self.execution.phase, true), POLICY, 0);
         ended(&mut self.execution, self.rows[index].state, now);
+        match outcome {
+            Outcome::NoImage(_) => self.without_image.insert(self.rows[index].index),
+            _ => self.without_image.remove(&self.rows[index].index),
+        };
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -162,7 +173,8 @@ impl Case {
         prop_assert_eq!(counts.failed, self.count(|state| state == State::Failed));
         let never = if self.cancelled { unclaimed } else { 0 };
         prop_assert_eq!(counts.cancelled, self.count(|state| state == State::Cancelled) + never);
-        prop_assert_eq!(counts.retried, self.rows.iter().map(|task| task.attempt - 1).sum::<i64>());
+        let again = self.rows.iter().map(|task| task.attempt - 1).sum::<i64>();
+        prop_assert_eq!(counts.retried, again - self.not_tried);
         prop_assert!(counts.running <= execution.parallelism);
         prop_assert_eq!(execution.phase.has_ended(), execution.ended_at.is_some());
         prop_assert_eq!(self.ends, usize::from(execution.ended_at.is_some()));
@@ -195,7 +207,15 @@ proptest! {
     ) {
         let parallelism = parallelism.min(total);
         let execution = execution(total, parallelism);
-        let mut case = Case { execution, rows: Vec::new(), cancelled: false, ends: 0, second: 0 };
+        let mut case = Case {
+            execution,
+            rows: Vec::new(),
+            cancelled: false,
+            ends: 0,
+            second: 0,
+            without_image: BTreeSet::new(),
+            not_tried: 0,
+        };
         for event in &events {
             case.apply(event);
             case.check()?;
@@ -263,7 +283,7 @@ fn while_cancelling_a_failure_stays_one_and_a_loss_is_a_cancellation() {
 fn callers_read_how_far_an_execution_is() {
     let mut one = execution(2, 1);
     assert_eq!(status(&one), JobExecutionStatus::Queued);
-    claimed(&mut one, 1, 0, at(1));
+    claimed(&mut one, 1, (0, 0), at(1));
     assert_eq!(status(&one), JobExecutionStatus::Running);
     ended(&mut one, State::Waiting(at(9)), at(2));
     assert_eq!(status(&one), JobExecutionStatus::Pending);

@@ -63,6 +63,12 @@ pub(crate) fn stored(failure: &Outcome) -> tasks::Failure {
     tasks::Failure { name: name.into(), code: code.map(i64::from), text }
 }
 
+/// Whether the last attempt at a waiting task was none: its machine did not have the image. Any other
+/// task that did not start is not tried again.
+pub(crate) fn was_given_back(task: &tasks::Task) -> bool {
+    task.failure.as_ref().is_some_and(|failure| failure.name == NOT_STARTED)
+}
+
 /// Converts a failure from a task's row.
 pub fn failure_of_row(row: &tasks::Failure) -> Result<Outcome, store::Error> {
     let corrupt = |why| store::Error::corrupt("tasks", row.name.as_str(), why);

@@ -4,6 +4,7 @@ use super::attempt_of;
 use crate::queue::Queue;
 use crate::rules::{self, RetryPolicy};
 use crate::share::{Slots, share};
+use crate::task_runner;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::executions::claims::{self, Claimer};
@@ -202,12 +203,15 @@ impl Round {
             (task.state, task.claimed_at, task.started_at, task.ended_at) =
                 (State::Running, now, None, None);
         }
-        let again = i64::try_from(claimed.len()).unwrap_or(i64::MAX);
+        let count_of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let again = count_of(claimed.len());
+        let given_back = claimed.iter().filter(|task| task_runner::was_given_back(task));
+        let given_back = count_of(given_back.count());
         let fresh = (count - again).clamp(0, rules::fresh(execution));
         let first = execution.next;
         tasks::claim_fresh(tx, &execution.id, first, fresh, &self.holder, now)?;
         claimed.extend((first..first + fresh).map(|index| self.fresh(&execution.id, index, now)));
-        rules::claimed(execution, fresh, again, now);
+        rules::claimed(execution, fresh, (again, given_back), now);
         for attempt in claimed.iter().filter_map(attempt_of) {
             for hooks in self.queue.hooks() {
                 hooks.claimed(tx, &attempt, execution)?;
