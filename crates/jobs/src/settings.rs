@@ -24,7 +24,7 @@ pub struct Settings {
     /// How often it renews the lease; several times within `lease`.
     pub heartbeat: Duration,
     /// How old a call is at least before it ends because the only machine that can make it has lost
-    /// its lease.
+    /// its lease, and how long tasks wait for a machine that has gone away and may have their image.
     pub machine_wait: Duration,
     /// How long the first retry of a task waits. Each further one waits twice as long, up to
     /// `backoff_max`.
@@ -85,7 +85,7 @@ impl Settings {
     }
 
     /// Returns before which time a call was started that waits no longer for a machine without a
-    /// lease.
+    /// lease, and before which a machine was up last that nobody waits for.
     pub(crate) fn abandoned(&self, now: Timestamp) -> Timestamp {
         now.minus(self.machine_wait)
     }

@@ -118,7 +118,8 @@ impl Round {
     ) -> Result<bool, Error> {
         let policy = RetryPolicy::new(self.queue.settings(), execution.retries_max);
         let has_no_image = ended.iter().any(|one| matches!(one.end.outcome, Outcome::NoImage(_)));
-        let elsewhere = has_no_image && images::missing_at(tx, execution, &self.holder)?;
+        let abandoned = self.queue.settings().abandoned(now);
+        let elsewhere = has_no_image && images::missing_at(tx, execution, &self.holder, abandoned)?;
         let after = |one: &Ended| {
             let jitter = u16::from_le_bytes(tx.world().random_bytes());
             rules::after(&one.task, &one.end, (execution.phase, elsewhere), policy, jitter)

@@ -5,9 +5,10 @@ use jobs::{Caller, Settings, StartError};
 use std::sync::Arc;
 use std::time::Duration;
 use store::executions::{Execution, Phase, holders};
-use types::KindName;
+use store::{Error, usage};
 use types::ids::WorkspaceId;
 use types::instance::Outcome;
+use types::{KindName, Timestamp};
 
 crate::on_both!(
     what_must_not_wait_is_refused_when_there_is_no_room,
@@ -26,6 +27,7 @@ crate::on_both!(
     a_call_waits_for_a_machine_without_a_lease_but_not_for_ever,
     tasks_run_on_the_machine_that_has_their_image,
     what_no_machine_has_the_image_of_fails,
+    tasks_wait_for_a_machine_that_went_away_with_their_image_but_not_for_ever,
 );
 
 fn at_once(name: &str, tasks: usize) -> jobs::NewExecution {
@@ -308,6 +310,28 @@ async fn what_no_machine_has_the_image_of_fails(stage: Stage) {
         assert_eq!(failure, Outcome::NotStarted("no such image".into()));
         assert!(task.attempt <= 2, "each machine tries once: {}", task.attempt);
     }
+}
+
+async fn tasks_wait_for_a_machine_that_went_away_with_their_image_but_not_for_ever(stage: Stage) {
+    let seen = async |at: Timestamp| {
+        stage.store.write(move |tx| usage::alive(tx, "away", at, None)).await.unwrap();
+    };
+    let own = settings();
+    let without = without_image("without");
+    let _program = Program::start(&stage, &without, own.clone());
+    have_leases(&stage, 1).await;
+    let now = stage.store.read(|tx| Ok::<_, Error>(tx.world().now())).await.unwrap();
+    seen(now.minus(own.machine_wait)).await;
+    let id = stage.start(new("for ever", 2)).await;
+    assert_eq!(stage.end(&id).await.phase, Phase::Failed, "it has been away for too long");
+
+    seen(now).await;
+    let id = stage.start(new("patient", 2)).await;
+    stage.until(&id, |execution| execution.counts.waiting == 2).await;
+    let _back = Program::start(&stage, &Machine::ready("away"), own);
+    let end = stage.end(&id).await;
+    assert_eq!((end.phase, end.counts.succeeded), (Phase::Succeeded, 2));
+    assert_eq!(end.counts.retried, 0, "nothing was tried before");
 }
 
 fn without_image(name: &str) -> Arc<Machine> {

@@ -21,7 +21,8 @@ pub struct Candidate {
 #[derive(Debug, Clone, Copy)]
 pub struct Claimer<'m> {
     pub name: &'m str,
-    /// What was started before this time waits no longer for a machine without a lease.
+    /// What was started before this time waits no longer for the machine that it needs, if that has
+    /// no lease, and nothing waits for the image of a machine that was last up before this time.
     pub abandoned: Timestamp,
     /// All memory that it has for tasks. Larger ones would stand in the way of all others.
     pub memory_mb: i64,
@@ -38,9 +39,10 @@ const fn condition(slots: SlotKind) -> &'static str {
 /// The SQL condition that a machine may claim tasks of an execution, with its parameters. What only
 /// one machine can run is left to it while it has a lease, and for a while afterwards. Then
 /// whoever takes it finds out that it cannot be run here, so that it ends. It is the same with what
-/// others may have the image of.
+/// others may have the image of, also others that were up not long ago.
 fn claimable([name, abandoned, memory_mb]: [&str; 3]) -> String {
-    let (is_missing, elsewhere) = (images::is_missing_at(name), images::is_elsewhere(name));
+    let (is_missing, elsewhere) =
+        (images::is_missing_at(name), images::is_elsewhere(name, abandoned));
     format!(
         "memory_mb <= {memory_mb} AND (machine IS NULL OR machine = {name} OR (created_at < {abandoned}
              AND NOT EXISTS (SELECT 1 FROM holders WHERE holders.name = executions.machine)))

@@ -19,6 +19,7 @@ pub use lives::{
     Anchor, FactPosition, Life, Live, Owner, Phase, Until, is_owned, live, lives_after, lives_in,
     lives_out_of_order, lock, lock_on, own, remove_unowned, save,
 };
+pub(crate) use proofs::ANY_BOOT;
 pub use proofs::{Proof, alive, machines, proof};
 pub use series::{Class, Series, class, classes, find_series, read_series};
 

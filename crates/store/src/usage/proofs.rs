@@ -6,7 +6,7 @@ use types::instance::Stamp;
 
 const TABLE: &str = "usage_proofs";
 /// Boot number that stands for any boot of a machine.
-const ANY_BOOT: i64 = 0;
+pub(crate) const ANY_BOOT: i64 = 0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {

@@ -2,12 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{Place, on_both, workspace};
+use std::time::Duration;
 use store::executions::tasks::{self, State};
 use store::executions::{
     self, Counts, Execution, Order, Phase, Query, SlotKind, claims, holders, images,
 };
 use store::resources::Order as ListOrder;
-use store::{Error, Store, Tx};
+use store::{Error, Store, Tx, usage};
 use types::KindName;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 use types::{Timestamp, World};
@@ -324,6 +325,7 @@ async fn tasks_are_left_to_machines_that_may_have_their_image(place: Place) {
     let one = execution(&world, "one", 12);
     made(&store, &one).await;
     let now = world.now();
+    let abandoned = now.minus(Duration::from_secs(60));
     let there = move |name: &str, memory_mb| holders::Holder {
         name: name.into(),
         slots: 4,
@@ -333,7 +335,7 @@ async fn tasks_are_left_to_machines_that_may_have_their_image(place: Place) {
     store
         .write(move |tx| {
             let may_claim = |tx: &mut Tx<'_>, name| {
-                let claimer = claims::Claimer { name, abandoned: now, memory_mb: 4_096 };
+                let claimer = claims::Claimer { name, abandoned, memory_mb: 4_096 };
                 let ready = claims::next_ready(tx, (None, claimer))?.is_some();
                 let all = claims::candidates(tx, (SlotKind::Task, claimer), now, 9)?;
                 assert_eq!(!all.is_empty(), ready);
@@ -341,13 +343,27 @@ async fn tasks_are_left_to_machines_that_may_have_their_image(place: Place) {
             };
             holders::renew(tx, &there("here", 4_096))?;
             holders::renew(tx, &there("small", one.memory_mb - 1))?;
-            assert!(!images::missing_at(tx, &one, "here")?, "there is no other");
+            let missing_at =
+                |tx: &mut Tx<'_>, machine| images::missing_at(tx, &one, machine, abandoned);
+            assert!(!missing_at(tx, "here")?, "there is no other");
             assert!(may_claim(tx, "here")?, "so that it ends");
             holders::renew(tx, &there("there", 4_096))?;
-            assert!(images::missing_at(tx, &one, "here")?);
+            assert!(missing_at(tx, "here")?);
             assert_eq!([may_claim(tx, "here")?, may_claim(tx, "there")?], [false, true]);
-            assert!(!images::missing_at(tx, &one, "there")?);
+            assert!(!missing_at(tx, "there")?);
             assert_eq!([may_claim(tx, "here")?, may_claim(tx, "there")?], [true, true]);
+
+            // What small machines have the image of, they cannot run.
+            usage::alive(tx, "small", now, None)?;
+            assert!(!missing_at(tx, "here")?);
+            usage::alive(tx, "given up", abandoned.minus(Duration::from_millis(1)), None)?;
+            assert!(!missing_at(tx, "here")?, "it has been away for too long");
+            usage::alive(tx, "away", abandoned, None)?;
+            assert!(missing_at(tx, "here")?, "it may come back");
+            assert_eq!([may_claim(tx, "here")?, may_claim(tx, "there")?], [false, false]);
+            assert!(may_claim(tx, "away")?);
+            assert!(!missing_at(tx, "away")?);
+            assert!(may_claim(tx, "here")?, "so that it ends");
             Ok::<_, Error>(())
         })
         .await
