@@ -14,7 +14,7 @@ impl Auth {
         let token = params.need("token")?.to_owned();
         let claimed = self.verified_grant(&token);
         self.change(move |tx| {
-            let grant = match grants::find_refresh(tx, &Digest::of(&token))? {
+            let grant = match grants::lock_refresh(tx, &Digest::of(&token))? {
                 Some(refresh) => Some(refresh.grant),
                 None => claimed.as_ref().map(|id| grants::find(tx, id)).transpose()?.flatten(),
             };

@@ -96,7 +96,7 @@ fn by_code(
 ) -> Result<Outcome, Fault> {
     let client = client::authenticate(tx, credentials)?;
     let digest = Digest::of(params.need("code")?);
-    let code = codes::find(tx, &digest)?.ok_or_else(|| Fault::grant("`code` is not valid"))?;
+    let code = codes::lock(tx, &digest)?.ok_or_else(|| Fault::grant("`code` is not valid"))?;
     // Before the code counts as used twice: otherwise anybody who saw it could end the sign-in.
     if code.client != client.id {
         return Err(Fault::grant("`code` was given to another client"));
@@ -109,9 +109,7 @@ fn by_code(
     check_code(tx, &code, params)?;
     let scopes = ScopeSet::parse(&code.scope).map_err(|unknown| Fault::scope(&unknown))?;
     let grant = tokens::grant(tx, &client.id, Subject::User(code.user.clone()), scopes)?;
-    if !codes::spend(tx, &digest, &grant.id)? {
-        return Err(Fault::grant("`code` was used before"));
-    }
+    codes::spend(tx, &digest, &grant.id)?;
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
 }
 
@@ -144,7 +142,7 @@ fn by_refresh(
     credentials: Option<&Credentials>,
 ) -> Result<Outcome, Fault> {
     let digest = Digest::of(params.need("refresh_token")?);
-    let Refresh { grant, used_at } = grants::find_refresh(tx, &digest)?
+    let Refresh { grant, used_at } = grants::lock_refresh(tx, &digest)?
         .ok_or_else(|| Fault::grant("`refresh_token` is not valid"))?;
     check_owner(tx, &grant, credentials)?;
     if used_at.is_some() {
@@ -157,9 +155,7 @@ fn by_refresh(
         return Err(Fault::grant("`refresh_token` has expired"));
     }
     let scopes = narrowed(params, &grant)?;
-    if !grants::use_refresh(tx, &digest)? {
-        return Err(Fault::grant("`refresh_token` was used before"));
-    }
+    grants::use_refresh(tx, &digest)?;
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
 }
 

@@ -28,6 +28,7 @@ on_both!(
     the_second_use_of_a_code_revokes_what_the_first_gave,
     a_used_code_in_the_hands_of_another_client_revokes_nothing,
     the_second_use_of_a_refresh_token_revokes_the_whole_sign_in,
+    a_second_use_at_the_same_time_revokes_as_a_later_one_does,
     a_refresh_token_belongs_to_its_client_and_may_narrow_only,
     revoking_one_token_ends_the_sign_in,
     a_deleted_client_takes_its_tokens_along,
@@ -337,6 +338,33 @@ async fn the_second_use_of_a_refresh_token_revokes_the_whole_sign_in(town: Town)
     }
     refused(town.refresh(&first.refresh_token, &[]).await, Code::InvalidGrant);
     assert!(town.revoked(&first).await && town.revoked(&second).await);
+}
+
+async fn a_second_use_at_the_same_time_revokes_as_a_later_one_does(town: Town) {
+    // Often enough for both to look before either has written.
+    for _ in 0..20 {
+        let app = town.app(false).await;
+        let code = town.pkce_code(&app).await;
+        let verifier = [("code_verifier", VERIFIER)];
+        let exchange = || town.exchange(&app, &code, &verifier);
+        let given = one_of(tokio::join!(exchange(), exchange()));
+        assert!(town.revoked(&given).await);
+        let (_, tokens) = town.signed_in().await;
+        let refresh = || town.refresh(&tokens.refresh_token, &[]);
+        let given = one_of(tokio::join!(refresh(), refresh()));
+        assert!(town.revoked(&given).await);
+    }
+}
+
+/// Returns what the winner of two got. The other must have been refused.
+#[track_caller]
+fn one_of(both: (Result<Tokens, Fault>, Result<Tokens, Fault>)) -> Tokens {
+    let (won, lost) = match both {
+        (Ok(won), lost) | (lost, Ok(won)) => (won, lost),
+        neither => panic!("{neither:?}"),
+    };
+    refused(lost, Code::InvalidGrant);
+    won
 }
 
 async fn a_refresh_token_belongs_to_its_client_and_may_narrow_only(town: Town) {

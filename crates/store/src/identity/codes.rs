@@ -37,10 +37,12 @@ pub fn create(tx: &mut Tx<'_>, code: &Code) -> Result<(), Error> {
     Ok(())
 }
 
-pub fn find(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<Code>, Error> {
+/// Finds a code and locks it, so that whoever uses it at the same time finds it spent.
+pub fn lock(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<Code>, Error> {
     let sql = "SELECT client_id, user_id, redirect_uri, challenge, scope, expires_at, grant_id
                FROM authorization_codes WHERE digest = $1";
-    let Some(row) = tx.find("authorization_codes", sql, params![digest])? else { return Ok(None) };
+    let sql = tx.locking(sql);
+    let Some(row) = tx.find("authorization_codes", &sql, params![digest])? else { return Ok(None) };
     Ok(Some(Code {
         digest: *digest,
         client: ClientId::known(row.text(0)?),
@@ -53,10 +55,10 @@ pub fn find(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<Code>, Error> {
     }))
 }
 
-/// Spends a code for `grant`. Returns `false` if it was spent before: at most one caller wins.
-pub fn spend(tx: &mut Tx<'_>, digest: &Digest, grant: &GrantId) -> Result<bool, Error> {
-    let sql = "UPDATE authorization_codes SET grant_id = $2 WHERE digest = $1 AND grant_id IS NULL";
-    Ok(tx.execute(sql, params![digest, grant])? == 1)
+/// Spends a code for `grant`. It must be locked and not spent.
+pub fn spend(tx: &mut Tx<'_>, digest: &Digest, grant: &GrantId) -> Result<(), Error> {
+    let sql = "UPDATE authorization_codes SET grant_id = $2 WHERE digest = $1";
+    tx.execute(sql, params![digest, grant]).map(drop)
 }
 
 pub(super) fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {

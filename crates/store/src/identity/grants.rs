@@ -85,18 +85,20 @@ pub fn add_refresh(
     Ok(())
 }
 
-pub fn find_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<Option<Refresh>, Error> {
+/// Finds a refresh token and locks it, so that whoever uses it at the same time finds it used.
+pub fn lock_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<Option<Refresh>, Error> {
     let sql = "SELECT grant_id, used_at FROM refresh_tokens WHERE digest = $1";
-    let Some(row) = tx.find("refresh_tokens", sql, params![token])? else { return Ok(None) };
+    let sql = tx.locking(sql);
+    let Some(row) = tx.find("refresh_tokens", &sql, params![token])? else { return Ok(None) };
     let used_at = row.opt_time(1)?;
     Ok(find(tx, &GrantId::known(row.text(0)?))?.map(|grant| Refresh { grant, used_at }))
 }
 
-/// Marks a refresh token as used. Returns `false` if it was used before: at most one caller wins.
-pub fn use_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<bool, Error> {
+/// Marks a refresh token as used. It must be locked and unused.
+pub fn use_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<(), Error> {
     let now = tx.world().now();
-    let sql = "UPDATE refresh_tokens SET used_at = $2 WHERE digest = $1 AND used_at IS NULL";
-    Ok(tx.execute(sql, params![token, now])? == 1)
+    let sql = "UPDATE refresh_tokens SET used_at = $2 WHERE digest = $1";
+    tx.execute(sql, params![token, now]).map(drop)
 }
 
 /// Revokes a grant and announces it, so that every server forgets its tokens.

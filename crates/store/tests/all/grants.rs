@@ -26,11 +26,13 @@ async fn a_grant_keeps_a_number_of_used_tokens(place: Place) {
             grants::create(tx, &grant)?;
             for number in 0..250 {
                 grants::add_refresh(tx, &grant.id, &token(number), grant.expires_at)?;
-                assert!(number == 249 || grants::use_refresh(tx, &token(number))?);
+                if number != 249 {
+                    grants::use_refresh(tx, &token(number))?;
+                }
             }
             let mut known = Vec::new();
             for number in 0..250 {
-                if let Some(refresh) = grants::find_refresh(tx, &token(number))? {
+                if let Some(refresh) = grants::lock_refresh(tx, &token(number))? {
                     known.push((number, refresh.used_at.is_some()));
                 }
             }
