@@ -175,7 +175,7 @@ impl Auth {
         .await
     }
 
-    /// Sets a person's password and ends their sessions and grants. `by` names who does it.
+    /// Sets a person's password and ends their sessions and the access of programs. `by` names who does it.
     pub async fn set_password(&self, email: &str, password: String, by: &str) -> Result<(), Error> {
         passwords::check(&password)?;
         let hash = self.passwords().hash(Remote::UNKNOWN, password, self.world()).await?;
@@ -184,12 +184,11 @@ impl Auth {
             let user = users::find_by_email(tx, &email)?
                 .ok_or_else(|| Error::not_found("user", email.as_str()))?;
             users::set_password(tx, &user.id, &hash, &by)?;
-            if !user.is_proven() {
+            Ok(match user.is_proven() {
+                true => users::end_sign_ins(tx, &user.id)?,
                 // The keys may belong to somebody who had only claimed the address.
-                return Ok(users::end_credentials(tx, &user.id)?);
-            }
-            sessions::delete_of_user(tx, &user.id)?;
-            Ok(store::identity::grants::delete_of_subject(tx, &crate::Subject::User(user.id))?)
+                false => users::end_credentials(tx, &user.id)?,
+            })
         })
         .await
     }

@@ -29,6 +29,7 @@ on_both!(
     a_used_code_in_the_hands_of_another_client_revokes_nothing,
     the_second_use_of_a_refresh_token_revokes_the_whole_sign_in,
     a_second_use_at_the_same_time_revokes_as_a_later_one_does,
+    a_new_password_ends_what_programs_have_not_fetched_yet,
     a_refresh_token_belongs_to_its_client_and_may_narrow_only,
     revoking_one_token_ends_the_sign_in,
     a_deleted_client_takes_its_tokens_along,
@@ -354,6 +355,24 @@ async fn a_second_use_at_the_same_time_revokes_as_a_later_one_does(town: Town) {
         let given = one_of(tokio::join!(refresh(), refresh()));
         assert!(town.revoked(&given).await);
     }
+}
+
+async fn a_new_password_ends_what_programs_have_not_fetched_yet(town: Town) {
+    let app = town.app(false).await;
+    let code = town.pkce_code(&app).await;
+    let asked = form(&[("client_id", "blaxel")]);
+    let device = town.auth.begin_device(Remote::UNKNOWN, asked, None).await.unwrap();
+    town.auth.decide_device(&app.user, &device.user_code, true).await.unwrap();
+    let password = "a much better one".to_owned();
+    town.auth.set_password(&town.first.email, password, "operator").await.unwrap();
+    refused(town.exchange(&app, &code, &[("code_verifier", VERIFIER)]).await, Code::InvalidGrant);
+    let poll = form(&[
+        ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
+        ("client_id", "blaxel"),
+        ("device_code", &device.device_code),
+    ]);
+    refused(town.auth.token(poll, None).await, Code::InvalidGrant);
+    town.auth.identify(&town.first.api_key).await.unwrap();
 }
 
 /// Returns what the winner of two got. The other must have been refused.

@@ -112,10 +112,15 @@ pub fn prove_address(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
 
 /// Ends a person's sessions and keys, and the access of programs.
 pub fn end_credentials(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
-    let subject = Subject::User(id.clone());
+    end_sign_ins(tx, id)?;
+    api_keys::delete_of_subject(tx, &Subject::User(id.clone()))
+}
+
+/// Ends a person's sessions and the access of programs, also of those that have not fetched theirs
+/// yet. Keys stay.
+pub fn end_sign_ins(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
     sessions::delete_of_user(tx, id)?;
-    grants::delete_of_subject(tx, &subject)?;
     codes::delete_of_user(tx, id)?;
     devices::delete_of_user(tx, id)?;
-    api_keys::delete_of_subject(tx, &subject)
+    grants::delete_of_subject(tx, &Subject::User(id.clone()))
 }
