@@ -5,17 +5,37 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use types::{Timestamp, World};
 
 #[derive(Clone)]
-pub(crate) struct Clock(Arc<AtomicI64>);
+pub(crate) struct Clock {
+    uptime_ms: Arc<AtomicI64>,
+    /// What the calendar is ahead of the uptime.
+    calendar_ms: Arc<AtomicI64>,
+}
 
 impl Clock {
     pub(crate) fn advance_s(&self, seconds: i64) {
-        self.0.fetch_add(seconds * 1000, Ordering::SeqCst);
+        self.uptime_ms.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+
+    /// Sets the calendar back; the uptime goes on.
+    pub(crate) fn set_back_s(&self, seconds: i64) {
+        self.calendar_ms.fetch_sub(seconds * 1000, Ordering::SeqCst);
+    }
+
+    fn uptime_ms(&self) -> i64 {
+        self.uptime_ms.load(Ordering::SeqCst)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.uptime_ms() + self.calendar_ms.load(Ordering::SeqCst))
     }
 }
 
 pub(crate) fn world() -> (Clock, World) {
-    let clock = Clock(Arc::new(AtomicI64::new(1_800_000_000_000)));
-    let (now, seed) = (clock.clone(), AtomicU64::new(1));
+    let clock = Clock {
+        uptime_ms: Arc::default(),
+        calendar_ms: Arc::new(AtomicI64::new(1_800_000_000_000)),
+    };
+    let seed = AtomicU64::new(1);
     let fill = move |bytes: &mut [u8]| {
         for byte in bytes {
             // A linear congruential generator, whose high bits are good enough to be unique.
@@ -26,5 +46,7 @@ pub(crate) fn world() -> (Clock, World) {
             *byte = (before >> 33) as u8;
         }
     };
-    (clock, World::new(move || Timestamp::from_ms(now.0.load(Ordering::SeqCst)), fill))
+    let (calendar, steady) = (clock.clone(), clock.clone());
+    let world = World::new(move || calendar.now(), fill).with_uptime(move || steady.uptime_ms());
+    (clock, world)
 }

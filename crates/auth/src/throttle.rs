@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use types::{Timestamp, World};
+use types::World;
 
 /// Most names that are watched at once. Names that are being refused are never forgotten before
 /// their window is over. To fill all places with such names takes ten attempts each, and an attempt
@@ -12,6 +12,8 @@ const WATCHED_MAX: usize = 100_000;
 const FREED_AT_ONCE: usize = 10_000;
 
 /// Counts failures by name. Too many within the window cause refusals until the window has passed.
+/// It passes on a clock that nobody can set: setting the calendar back must not lock people out
+/// until the time has come again.
 pub(crate) struct Throttle {
     /// What is attempted, used as label of the metric.
     what: &'static str,
@@ -24,7 +26,8 @@ pub(crate) struct Throttle {
 #[derive(Clone, Copy)]
 struct Tally {
     failures: u32,
-    since: Timestamp,
+    /// On the steady clock.
+    since_ms: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,29 +52,29 @@ impl Throttle {
     }
 
     fn count(&self, name: &str) -> Result<(), Throttled> {
-        let now = self.world.now();
+        let now_ms = self.world.uptime_ms();
         let mut watched = self.watched.lock();
         if watched.len() >= WATCHED_MAX
             && !watched.contains_key(name)
-            && !self.make_room(&mut watched, now)
+            && !self.make_room(&mut watched, now_ms)
         {
             return Err(Throttled { wait_s: self.window_s.unsigned_abs() });
         }
-        let tally = watched.entry(name.to_owned()).or_insert(Tally { failures: 0, since: now });
-        if self.end(tally) <= now {
-            *tally = Tally { failures: 0, since: now };
+        let tally =
+            watched.entry(name.to_owned()).or_insert(Tally { failures: 0, since_ms: now_ms });
+        if self.end_ms(tally) <= now_ms {
+            *tally = Tally { failures: 0, since_ms: now_ms };
         }
         if self.refuses(tally) {
-            return Err(Throttled {
-                wait_s: self.end(tally).since(now).unsigned_abs().div_ceil(1000),
-            });
+            let wait_ms = self.end_ms(tally) - now_ms;
+            return Err(Throttled { wait_s: wait_ms.unsigned_abs().div_ceil(1000) });
         }
         tally.failures += 1;
         Ok(())
     }
 
-    fn end(&self, tally: &Tally) -> Timestamp {
-        tally.since.plus_s(self.window_s)
+    fn end_ms(&self, tally: &Tally) -> i64 {
+        tally.since_ms + self.window_s * 1000
     }
 
     fn refuses(&self, tally: &Tally) -> bool {
@@ -80,15 +83,15 @@ impl Throttle {
 
     /// Forgets names whose window is over, or else the oldest ones that may still try: refused
     /// names stay refused, however many others there are. Returns false if there is no place left.
-    fn make_room(&self, watched: &mut HashMap<String, Tally>, now: Timestamp) -> bool {
-        watched.retain(|_, tally| self.end(tally) > now);
+    fn make_room(&self, watched: &mut HashMap<String, Tally>, now_ms: i64) -> bool {
+        watched.retain(|_, tally| self.end_ms(tally) > now_ms);
         if watched.len() < WATCHED_MAX {
             return true;
         }
         let mut free: Vec<_> = watched
             .iter()
             .filter(|(_, tally)| !self.refuses(tally))
-            .map(|(name, tally)| (tally.since, name.clone()))
+            .map(|(name, tally)| (tally.since_ms, name.clone()))
             .collect();
         free.sort_unstable();
         for (_, name) in free.iter().take(FREED_AT_ONCE) {
@@ -137,6 +140,17 @@ mod tests {
         assert_eq!(throttle.attempt("b@holm.example"), Ok(()));
         clock.advance_s(60);
         assert_eq!(throttle.attempt("a@holm.example"), Ok(()));
+    }
+
+    #[test]
+    fn a_calendar_that_is_set_back_locks_nobody_out() {
+        let (clock, world) = fixture::world();
+        let throttle = Throttle::new("test", world, 1, 60);
+        throttle.attempt("a").unwrap();
+        clock.set_back_s(86_400);
+        assert_eq!(throttle.attempt("a"), Err(Throttled { wait_s: 60 }));
+        clock.advance_s(60);
+        throttle.attempt("a").unwrap();
     }
 
     #[test]

@@ -4,7 +4,6 @@ use super::error::OutsideError;
 use super::wire::{Discovery, Wire};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Mutex;
-use types::Timestamp;
 
 /// How long the provider's addresses are used before it is asked again.
 const KEPT_FOR_S: i64 = 600;
@@ -20,15 +19,16 @@ pub(crate) struct Discoveries {
 }
 
 struct Answer {
-    at: Timestamp,
+    /// On the steady clock: a calendar that is set back must not keep an old answer.
+    at_ms: i64,
     /// The error says why the provider could not be used.
     found: Result<Arc<Discovery>, String>,
 }
 
 impl Answer {
-    fn is_fresh(&self, now: Timestamp) -> bool {
+    fn is_fresh(&self, now_ms: i64) -> bool {
         let kept_for_s = if self.found.is_ok() { KEPT_FOR_S } else { FAILS_FOR_S };
-        now < self.at.plus_s(kept_for_s)
+        now_ms < self.at_ms + kept_for_s * 1000
     }
 }
 
@@ -43,14 +43,14 @@ impl Discoveries {
         }
     }
 
-    /// Returns the addresses of the provider.
+    /// Returns the addresses of the provider. `now_ms` is on the steady clock.
     pub(super) async fn of(
         &self,
         issuer: &str,
-        now: Timestamp,
+        now_ms: i64,
     ) -> Result<Arc<Discovery>, OutsideError> {
         let mut last = self.last.lock().await;
-        if let Some(answer) = last.as_ref().filter(|answer| answer.is_fresh(now)) {
+        if let Some(answer) = last.as_ref().filter(|answer| answer.is_fresh(now_ms)) {
             return answer.found.clone().map_err(OutsideError::Provider);
         }
         let found = self.wire()?.discover(issuer).await.map(Arc::new);
@@ -58,7 +58,7 @@ impl Discoveries {
             OutsideError::Provider(why) => why.clone(),
             other => other.to_string(),
         });
-        *last = Some(Answer { at: now, found: kept });
+        *last = Some(Answer { at_ms: now_ms, found: kept });
         found
     }
 }

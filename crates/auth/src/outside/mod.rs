@@ -52,7 +52,7 @@ impl Auth {
     /// Returns the address to which the browser goes to sign in. `secret` is in its cookie.
     pub async fn begin_outside(&self, secret: &str) -> Result<String, OutsideError> {
         let provider = self.provider()?;
-        let found = self.discoveries().of(&provider.issuer, self.world().now()).await?;
+        let found = self.discoveries().of(&provider.issuer, self.world().uptime_ms()).await?;
         let broken =
             |_| OutsideError::Provider("its authorization endpoint is not an address".into());
         let mut url = Url::parse(&found.authorization_endpoint).map_err(broken)?;
@@ -107,7 +107,7 @@ impl Auth {
         code: &str,
     ) -> Result<Voucher, OutsideError> {
         let wire = self.discoveries().wire()?;
-        let found = self.discoveries().of(&provider.issuer, self.world().now()).await?;
+        let found = self.discoveries().of(&provider.issuer, self.world().uptime_ms()).await?;
         let verifier = derived(secret, "verifier");
         let fields = [
             ("grant_type", "authorization_code"),

@@ -248,6 +248,9 @@ async fn a_provider_that_fails_is_left_alone_for_a_while(town: Town) {
     assert_eq!((fails().await, fails().await), (1, 1));
     town.clock.advance_s(60);
     assert_eq!(fails().await, 2);
+    town.clock.set_back_s(86_400);
+    town.clock.advance_s(60);
+    assert_eq!(fails().await, 3);
 }
 
 async fn made_up_codes_of_one_client_stop_before_the_provider(town: Town) {
