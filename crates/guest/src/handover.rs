@@ -33,7 +33,7 @@ pub(crate) struct State {
     listener: RawFd,
     given: Given,
     from_document: BTreeMap<String, String>,
-    processes: Vec<processes::Kept>,
+    processes: Vec<processes::HandedOverProcess>,
     monitors: Vec<(i32, String)>,
     upgrades: Upgrades,
 }

@@ -21,7 +21,7 @@ use types::Timestamp;
 use types::instance::Stream;
 
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct HandedOverProcess {
     pid: i32,
     /// With the rest of its run time.
     plan: Plan,
@@ -52,7 +52,7 @@ impl Processes {
         })
     }
 
-    pub(crate) fn hand_over(&self, carried: &mut Carried) -> io::Result<Vec<Kept>> {
+    pub(crate) fn hand_over(&self, carried: &mut Carried) -> io::Result<Vec<HandedOverProcess>> {
         self.all().iter().map(|process| process.hand_over(carried)).collect()
     }
 
@@ -60,7 +60,7 @@ impl Processes {
     pub(crate) fn take_over(
         self: &Arc<Self>,
         instance: &Arc<Instance>,
-        kept: Vec<Kept>,
+        kept: Vec<HandedOverProcess>,
     ) -> io::Result<()> {
         let mut table = self.table.lock();
         for kept in kept {
@@ -84,7 +84,7 @@ impl Processes {
 }
 
 impl Process {
-    fn hand_over(&self, carried: &mut Carried) -> io::Result<Kept> {
+    fn hand_over(&self, carried: &mut Carried) -> io::Result<HandedOverProcess> {
         let state = self.state.lock();
         // An ended process is not started again, and there may be many of them.
         let environment = match state.phase {
@@ -96,7 +96,7 @@ impl Process {
             self.outputs().into_iter().map(|(stream, pipe)| Ok((stream, carried.carry(&*pipe)?)));
         let outputs = outputs.collect::<io::Result<_>>()?;
         let input = self.input.pipe().map(|pipe| carried.carry(&*pipe)).transpose()?;
-        Ok(Kept {
+        Ok(HandedOverProcess {
             pid: self.pid(),
             plan: Plan { life, environment, ..self.plan.clone() },
             started_at: self.started_at,
@@ -116,7 +116,7 @@ impl Process {
 
 type Taken = (Arc<Process>, Vec<(Stream, RawFd)>, Option<Stage>);
 
-impl Kept {
+impl HandedOverProcess {
     fn take_over(self, instance: &Instance, keep: &Keep, order: Number) -> io::Result<Taken> {
         let number =
             |pid| Pid::from_raw(pid).ok_or_else(|| io::Error::other("a process has no number"));

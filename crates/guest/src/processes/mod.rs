@@ -40,7 +40,7 @@ mod waiters;
 
 pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
-pub(crate) use handover::Kept;
+pub(crate) use handover::HandedOverProcess;
 pub(crate) use pipe::{drain, read_once};
 pub(crate) use process::{Asked, Process};
 pub(crate) use routes::{
