@@ -10,7 +10,6 @@ use crate::carried::Carried;
 use crate::guest::Guest;
 use crate::processes;
 use crate::raw::{HandedOver, adopt};
-use crate::settings::Given;
 use crate::upgrade::Upgrades;
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
@@ -22,6 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use types::guest::Settings;
 
 /// Raised with every change to `State` that other versions of the program could not read.
 pub(crate) const FORMAT: u32 = 1;
@@ -31,7 +31,7 @@ const END_TURNS_MAX: usize = 10_000;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct State {
     listener: RawFd,
-    given: Given,
+    given: Settings,
     from_document: BTreeMap<String, String>,
     processes: Vec<processes::HandedOverProcess>,
     monitors: Vec<(i32, String)>,
@@ -66,7 +66,10 @@ fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()>
     let mut carried = Carried::default();
     let state = State {
         listener: carried.carry(&guest.listener)?,
-        given: guest.instance.settings.given.clone().with_proxy(guest.proxy.lock().clone()),
+        given: Settings {
+            proxy: guest.proxy.lock().clone(),
+            ..guest.instance.settings.given.clone()
+        },
         from_document: guest.instance.environment.lock().document(),
         processes: guest.processes.hand_over(&mut carried)?,
         monitors: guest.monitors.all(),
@@ -96,7 +99,7 @@ impl State {
         adopt(self.listener)
     }
 
-    pub(crate) fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> Settings {
         self.given.clone()
     }
 

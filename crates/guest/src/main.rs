@@ -96,7 +96,9 @@ fn run() -> Result<(), Error> {
     let _ = rustix::thread::disable_transparent_huge_pages(false);
     let state = State::take().transpose().map_err(Error::Start)?;
     let (handed_over, given, runtime) = match (&state, entered) {
-        (Some(state), _) => (Some(state.listener().map_err(Error::Listen)?), state.given(), None),
+        (Some(state), _) => {
+            (Some(state.listener().map_err(Error::Listen)?), state.given().into(), None)
+        }
         (None, Some(Entered { listener, config, runtime })) => {
             (listener, settings::Given::read(config)?, Some(runtime))
         }

@@ -9,30 +9,21 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use types::guest::ProxySettings;
+use types::guest;
 use types::work::Orders;
 
 /// More than any environment that the kernel would pass on, plus the most data that work may have.
 const SETTINGS_BYTES_MAX: u64 = (8 << 20) + types::work::DATA_BYTES_MAX as u64;
+/// Most groups that a user has besides its own. The kernel's limit is 65,536.
+const GROUPS_MAX: usize = 1_000;
+/// The kernel refuses groups from this one on, because an instance has this many ids
+/// (`IDS_PER_INSTANCE` of `node`).
+const GROUP_IDS: u32 = 65_536;
 
-/// The settings as received. They come as JSON over a descriptor, because they contain secrets,
-/// which are never on disk. There is no `Debug` for the same reason.
-#[derive(Default, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// The settings as received, and the data that the work may fetch.
+#[derive(Default)]
 pub(crate) struct Given {
-    env: BTreeMap<String, String>,
-    workdir: Option<PathBuf>,
-    user: Option<String>,
-    disable_keep_alive: bool,
-    disable_process_logging: bool,
-    metadata: Option<PathBuf>,
-    start: Vec<String>,
-    secret: Option<String>,
-    environment_file: Option<PathBuf>,
-    work: Option<Orders>,
-    pub(crate) proxy: ProxySettings,
-    /// Data that the work may fetch.
-    #[serde(skip)]
+    settings: guest::Settings,
     data: Bytes,
 }
 
@@ -56,7 +47,7 @@ pub(crate) struct Settings {
     /// The document that `POST /environment/reload` reads.
     pub(crate) metadata: PathBuf,
     /// The settings as received, for a program that replaces this one.
-    pub(crate) given: Given,
+    pub(crate) given: guest::Settings,
 }
 
 pub(crate) struct WantedWork {
@@ -72,6 +63,9 @@ pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) home: Option<PathBuf>,
+    /// Further groups that the user is a member of.
+    #[serde(default)]
+    pub(crate) groups: Vec<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -88,17 +82,17 @@ impl Given {
     pub(crate) fn read(from: Option<OwnedFd>) -> Result<Self, Error> {
         from.map_or_else(|| Ok(Self::default()), |fd| read(File::from(fd)))
     }
+}
 
-    pub(crate) fn with_proxy(self, proxy: ProxySettings) -> Self {
-        Self { proxy, ..self }
+/// Work is never handed over: an instance with work serves nothing else, so it has no upgrades.
+impl From<guest::Settings> for Given {
+    fn from(settings: guest::Settings) -> Self {
+        Self { settings, data: Bytes::new() }
     }
 }
 
 impl Settings {
-    pub(crate) fn new(mut given: Given) -> Result<Self, Error> {
-        // Work is never handed over: an instance with work serves nothing else, so it has no
-        // upgrades.
-        let data = std::mem::take(&mut given.data);
+    pub(crate) fn new(Given { settings: mut given, data }: Given) -> Result<Self, Error> {
         let mut work = given.work.take().map(|orders| WantedWork { orders, data, refused: None });
         let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os()
             .filter(|(name, _)| !HandedOver::ALL.iter().any(|one| name == one.variable()))
@@ -127,6 +121,7 @@ impl Settings {
         let workdir = given
             .workdir
             .clone()
+            .map(PathBuf::from)
             .or_else(|| text("WORKDIR").map(PathBuf::from))
             .unwrap_or_else(|| "/".into());
         Ok(Self {
@@ -138,11 +133,12 @@ impl Settings {
             terminal_disabled: on("DISABLE_TERMINAL"),
             start: given.start.clone(),
             secret: given.secret.clone().filter(|secret| !secret.is_empty()),
-            environment_file: given.environment_file.clone(),
+            environment_file: given.environment_file.clone().map(PathBuf::from),
             work,
             metadata: given
                 .metadata
                 .clone()
+                .map(PathBuf::from)
                 .or_else(|| text("BL_METADATA_PATH").map(PathBuf::from))
                 .unwrap_or_else(|| "/bl/metadata".into()),
             environment,
@@ -159,12 +155,14 @@ fn read(file: File) -> Result<Given, Error> {
 
 /// Parses one line of JSON, followed by the raw data of the work.
 fn given_in(mut text: Bytes) -> Result<Given, serde_json::Error> {
-    let Some(end) = memchr::memchr(b'\n', &text) else { return serde_json::from_slice(&text) };
-    match serde_json::from_slice::<Given>(&text[..end]) {
-        Ok(given) if given.work.is_some() => Ok(Given { data: text.split_off(end + 1), ..given }),
-        // Handwritten settings may have several lines.
-        _ => serde_json::from_slice(&text),
+    if let Some(end) = memchr::memchr(b'\n', &text)
+        && let Ok(settings) = serde_json::from_slice::<guest::Settings>(&text[..end])
+        && settings.work.is_some()
+    {
+        return Ok(Given { settings, data: text.split_off(end + 1) });
     }
+    // Handwritten settings may have several lines.
+    serde_json::from_slice::<guest::Settings>(&text).map(Given::from)
 }
 
 fn is_on(value: &str) -> bool {
@@ -186,27 +184,38 @@ fn group_in(groups: &str, wanted: &str) -> Option<u32> {
     })
 }
 
+/// Returns the groups that list a user as a member.
+fn memberships(groups: &str, login: &str) -> Vec<u32> {
+    let member = |line: &str| match line.split(':').collect::<Vec<_>>().as_slice() {
+        [_, _, gid, members] if members.split(',').any(|member| member == login) => {
+            gid.parse().ok().filter(|gid| *gid < GROUP_IDS)
+        }
+        _ => None,
+    };
+    groups.lines().filter_map(member).take(GROUPS_MAX).collect()
+}
+
 fn user_in(passwd: &str, groups: &str, wanted: &str) -> Option<User> {
-    let (name, group) =
-        wanted.split_once(':').map_or((wanted, None), |(name, group)| (name, Some(group)));
+    let (name, group) = wanted.split_once(':').unwrap_or((wanted, ""));
     let known =
         passwd.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
-            [login, _, uid, gid, _, home, ..] if *login == name || *uid == name => Some(User {
+            [login, _, uid, gid, rest @ ..] if *login == name || *uid == name => Some(User {
                 uid: uid.parse().ok()?,
                 gid: gid.parse().ok()?,
-                home: Some(home.into()),
+                home: rest.get(1).map(PathBuf::from),
+                groups: memberships(groups, login),
             }),
             _ => None,
         });
     // An image may use a number that is not in its list of users.
-    let user = known.or_else(|| name.parse().ok().map(|uid| User { uid, gid: 0, home: None }))?;
-    match group {
-        None => Some(user),
-        Some(group) => {
-            let gid = group.parse().ok().or_else(|| group_in(groups, group))?;
-            Some(User { gid, ..user })
-        }
+    let unlisted = |uid| User { uid, gid: 0, home: None, groups: Vec::new() };
+    let user = known.or_else(|| name.parse().ok().map(unlisted))?;
+    if group.is_empty() {
+        return Some(user);
     }
+    // As in Docker, a group that is named is the only one.
+    let gid = group.parse().ok().or_else(|| group_in(groups, group))?;
+    Some(User { gid, groups: Vec::new(), ..user })
 }
 
 #[cfg(test)]
@@ -216,14 +225,20 @@ mod tests {
     #[test]
     fn users_are_found_by_name_and_by_number() {
         let passwd =
-            "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken\n";
-        let ada = User { uid: 1000, gid: 1001, home: Some("/home/ada".into()) };
-        let user_in = |wanted| user_in(passwd, "root:x:0:\nstaff:x:50:ada\nbroken\n", wanted);
+            "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbob:x:7:8\nbroken\n";
+        let groups = "root:x:0:\nstaff:x:50:ada\nbroken\nshared:x:1600:bob,ada\nfar:x:65536:ada\n";
+        let ada =
+            User { uid: 1000, gid: 1001, home: Some("/home/ada".into()), groups: vec![50, 1600] };
+        let user_in = |wanted| user_in(passwd, groups, wanted);
         assert_eq!(user_in("ada"), Some(ada.clone()));
+        assert_eq!(user_in("ada:"), Some(ada.clone()));
         assert_eq!(user_in("1000"), Some(ada.clone()));
-        assert_eq!(user_in("ada:7"), Some(User { gid: 7, ..ada.clone() }));
-        assert_eq!(user_in("ada:staff"), Some(User { gid: 50, ..ada }));
-        assert_eq!(user_in("4242"), Some(User { uid: 4242, gid: 0, home: None }));
+        let ada_in = |gid| Some(User { gid, groups: Vec::new(), ..ada.clone() });
+        assert_eq!(user_in("ada:7"), ada_in(7));
+        assert_eq!(user_in("ada:staff"), ada_in(50));
+        assert_eq!(user_in("bob"), Some(User { uid: 7, gid: 8, home: None, groups: vec![1600] }));
+        let unlisted = User { uid: 4242, gid: 0, home: None, groups: Vec::new() };
+        assert_eq!(user_in("4242"), Some(unlisted));
         assert_eq!(user_in("nobody-here"), None);
         assert_eq!(user_in("ada:nobody"), None);
     }

@@ -12,13 +12,11 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use types::guest::{BUNDLES, ProxySettings};
+use types::guest::{BUNDLES, JAVA_PASSWORD, ProxySettings};
 
 const FOLDER: &str = "/etc/holm";
 const AUTHORITY: &str = "authority.pem";
 const JAVA: &str = "cacerts.jks";
-/// Key stores need a password; this one protects nothing.
-const JAVA_PASSWORD: &str = "changeit";
 const BEGIN: &str = "# Begin of the authority of the proxy\n";
 const END: &str = "# End of the authority of the proxy\n";
 /// Variables by which programs find the file with all certificates to trust: OpenSSL and programs

@@ -1,6 +1,6 @@
-//! Speaks to the guest of an instance, over the connection that the guest serves.
+//! Starts the guest of an instance, and speaks to it over the connection that it serves.
 
-use crate::LocalMachine;
+use crate::{Inner, LocalMachine};
 use admission::Bounded;
 use bytes::Bytes;
 use gateway::Machine as _;
@@ -10,12 +10,15 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use node::{InstanceName, Program};
+use node::{FirstProcess, InstanceName, Program};
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
-use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_FAILURE_BYTES_MAX, START_PATH, START_WATCH};
+use types::guest::{
+    LISTENER_VARIABLE, PROGRAM_PATH, SECRET_HEADER, SETTINGS_VARIABLE, START_FAILURE_BYTES_MAX,
+    START_PATH, START_WATCH, Settings,
+};
 
 /// How many pieces of the guest program are on their way at once, and their size. This is the
 /// memory that one hand-over takes.
@@ -27,6 +30,33 @@ const ANSWER_GRACE: Duration = Duration::from_secs(10);
 const BEFORE_ANSWER_BYTES_MAX: usize = 1 << 20;
 
 type Pieces = Sender<Bytes, io::Error>;
+
+impl Inner {
+    /// Returns how the guest is started, with the data of its work if it has any.
+    pub(crate) fn first_process(
+        &self,
+        port: u16,
+        settings: &Settings,
+        data: &[u8],
+    ) -> FirstProcess {
+        #[expect(clippy::expect_used, reason = "texts and numbers always have a form in JSON")]
+        let mut config = serde_json::to_vec(settings).expect("settings as JSON");
+        if !data.is_empty() {
+            config.push(b'\n');
+            config.extend_from_slice(data);
+        }
+        FirstProcess {
+            program: self.guest.clone(),
+            arguments: vec!["holm-guest".to_owned()],
+            environment: vec![
+                format!("{LISTENER_VARIABLE}={}", node::LISTENER_FD),
+                format!("{SETTINGS_VARIABLE}={}", node::CONFIG_FD),
+            ],
+            listen: Some(port),
+            config: Some(config),
+        }
+    }
+}
 
 impl LocalMachine {
     /// Sends one request to the guest of an instance.

@@ -1,4 +1,4 @@
-//! Turns a launch into an instance: finds the image and writes the guest's orders.
+//! Turns a launch into an instance: finds the image and says what the guest is told.
 
 use crate::bases::Below;
 use crate::below::{Beneath, snapshot_of};
@@ -8,12 +8,11 @@ use crate::refusals::{self, no_space, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, DEFAULT_HOST, Digest, Image, Reference, names_registry};
-use node::{CreateError, FirstProcess, Here, Owner, Spec, User, VolumeError, Writable};
-use serde_json::json;
-use std::collections::BTreeMap;
+use node::{CreateError, Here, Owner, Spec, User, VolumeError, Writable};
 use std::sync::Arc;
 use std::time::Duration;
 use types::chain;
+use types::guest::Settings;
 use types::instance::{DriveMount, InstanceName, Medium, Scratch, VolumeMount};
 use types::own_image::is_own_image;
 use types::work::{DATA_BYTES_MAX, Orders};
@@ -297,7 +296,8 @@ impl Inner {
 
     fn spec(&self, launch: &Launch, id: InstanceName, owner: Owner, image: &Image) -> Spec {
         let memory_mb = launch.memory_mb;
-        let config = self.orders(launch, &id, image);
+        let settings = self.guest_settings(launch, &id, image);
+        let data = launch.work.as_ref().map_or(&[][..], |work| &work.data);
         Spec {
             id,
             owner,
@@ -311,16 +311,7 @@ impl Inner {
             hostname: launch.hostname.clone(),
             workdir: "/".to_owned(),
             user: User::ROOT,
-            first: FirstProcess {
-                program: self.guest.clone(),
-                arguments: vec!["holm-guest".to_owned()],
-                environment: vec![
-                    format!("HOLM_GUEST_FD={}", node::LISTENER_FD),
-                    format!("HOLM_GUEST_CONFIG_FD={}", node::CONFIG_FD),
-                ],
-                listen: Some(Purpose::of(launch).guest_port()),
-                config: Some(config),
-            },
+            first: self.first_process(Purpose::of(launch).guest_port(), &settings, data),
             scratch: folders(launch),
             extras: node::Extras { mounts: mounts(launch), ..node::Extras::default() },
             firewall: self.firewall(&launch.egress),
@@ -353,39 +344,41 @@ impl Inner {
         }
     }
 
-    /// Writes the guest's orders: the image's environment, overridden by the launch's, and which
-    /// program to start or which work to do. The data of work follows unchanged.
-    fn orders(&self, launch: &Launch, id: &InstanceName, image: &Image) -> Vec<u8> {
+    /// Returns what the guest is told: the image's environment, overridden by the launch's, and which
+    /// program to start or which work to do.
+    fn guest_settings(&self, launch: &Launch, id: &InstanceName, image: &Image) -> Settings {
         let proxy = self.proxy_settings(id, &launch.egress, Some(image));
         let image = &image.config;
-        let mut environment: BTreeMap<&str, &str> =
-            image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        environment
-            .extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let mut env = image.env.clone();
+        env.extend(launch.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
         if launch.work.is_none() {
-            environment.insert("BL_ENV_VAR_PATH", ENVIRONMENT_FILE);
+            env.insert("BL_ENV_VAR_PATH".to_owned(), ENVIRONMENT_FILE.to_owned());
         }
         let workdir = if image.workdir.is_empty() { "/" } else { image.workdir.as_str() };
-        let start: Vec<&String> = match image.entrypoint.is_empty() {
+        let start = match image.entrypoint.is_empty() {
             true => Vec::new(),
-            false => image.entrypoint.iter().chain(&image.cmd).collect(),
+            false => image.entrypoint.iter().chain(&image.cmd).cloned().collect(),
         };
-        let mut orders = json!({
-            "env": environment,
-            "workdir": workdir,
-            "user": image.user,
-            "disableProcessLogging": !launch.keeps_logs,
-            "start": start,
-            "proxy": proxy,
-        });
-        let Some(work) = &launch.work else {
-            orders["secret"] = json!(self.key.secret(id));
-            orders["environmentFile"] = json!(ENVIRONMENT_FILE);
-            return orders.to_string().into_bytes();
+        let settings = Settings {
+            env,
+            workdir: Some(workdir.to_owned()),
+            user: Some(image.user.clone()),
+            disable_process_logging: !launch.keeps_logs,
+            start,
+            proxy,
+            ..Settings::default()
         };
-        orders["work"] = json!(work_orders(launch, work, self.key.secret(id), image));
-        let orders = orders.to_string();
-        [orders.as_bytes(), b"\n", &work.data].concat()
+        let secret = self.key.secret(id);
+        match &launch.work {
+            Some(work) => {
+                Settings { work: Some(work_orders(launch, work, secret, image)), ..settings }
+            }
+            None => Settings {
+                secret: Some(secret),
+                environment_file: Some(ENVIRONMENT_FILE.to_owned()),
+                ..settings
+            },
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use images::Image;
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use types::guest::BUNDLES;
+use types::guest::{BUNDLES, JAVA_PASSWORD};
 
 /// Where distributions put Java. Images that have it elsewhere usually say so in a variable.
 const JAVA_FOLDERS: [&str; 4] = ["usr/lib/jvm", "usr/java", "opt/java", "opt/jdk"];
@@ -87,8 +87,7 @@ fn key_store(certificates: &[&[u8]]) -> Vec<u8> {
     const MAGIC: u32 = 0xfeed_feed;
     const VERSION: u32 = 2;
     const TRUSTED: u32 = 2;
-    /// Part of the digest, together with the words below, as the format defines it.
-    const PASSWORD: &str = "changeit";
+    /// Part of the digest, together with the password, as the format defines it.
     const SALT: &[u8] = b"Mighty Aphrodite";
     let mut store = Vec::new();
     let number = |store: &mut Vec<u8>, number: u32| store.extend(number.to_be_bytes());
@@ -104,7 +103,7 @@ fn key_store(certificates: &[&[u8]]) -> Vec<u8> {
         store.extend(*certificate);
     }
     let mut digest = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
-    let password: Vec<u8> = PASSWORD.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    let password: Vec<u8> = JAVA_PASSWORD.encode_utf16().flat_map(u16::to_be_bytes).collect();
     for part in [password.as_slice(), SALT, store.as_slice()] {
         digest.update(part);
     }

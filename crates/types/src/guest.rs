@@ -12,10 +12,28 @@
 //! instance needs no way out. Since anything that runs in the instance could dial the same socket,
 //! the machine shows a secret.
 
+use crate::work::Orders;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
+
+/// Variable with the number of the descriptor on which the program takes requests.
+pub const LISTENER_VARIABLE: &str = "HOLM_GUEST_FD";
+/// Variable with the number of the descriptor from which the program reads its [`Settings`].
+pub const SETTINGS_VARIABLE: &str = "HOLM_GUEST_CONFIG_FD";
+
+/// Headers of every answer of the sandbox API, whether the program or the gateway gives it. Names
+/// in lower case.
+pub const ANSWER_HEADERS: [(&str, &str); 7] = [
+    ("access-control-allow-origin", "*"),
+    ("access-control-allow-methods", "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+    ("access-control-allow-headers", "Content-Type, Authorization"),
+    ("cache-control", "no-cache, no-store, must-revalidate"),
+    ("pragma", "no-cache"),
+    ("expires", "0"),
+    ("x-content-type-options", "nosniff"),
+];
 
 /// Answer header which says that the program waits for a newer one. The gateway removes it.
 pub const WANTS_HEADER: &str = "x-holm-wants";
@@ -48,6 +66,33 @@ pub const BUNDLES: [&str; 6] = [
     "etc/ssl/cert.pem",
     "usr/lib/ssl/cert.pem",
 ];
+
+/// Password of the key store in [`ProxySettings::java`]. The format needs one; it protects nothing.
+pub const JAVA_PASSWORD: &str = "changeit";
+
+/// What the program is started with. It comes as JSON over a descriptor, because it contains
+/// secrets, which are never on disk. There is no `Debug` for the same reason.
+#[derive(Default, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Settings {
+    pub env: BTreeMap<String, String>,
+    pub workdir: Option<String>,
+    /// A user as images name it: `name`, `uid` or `uid:gid`.
+    pub user: Option<String>,
+    pub disable_keep_alive: bool,
+    pub disable_process_logging: bool,
+    /// Path of the document that `POST /environment/reload` reads.
+    pub metadata: Option<String>,
+    /// The program that the image itself starts, with its arguments; may be empty.
+    pub start: Vec<String>,
+    /// Shown by the machine in [`SECRET_HEADER`].
+    pub secret: Option<String>,
+    /// Where the environment is written, for programs that do not inherit it.
+    pub environment_file: Option<String>,
+    /// The only purpose of the instance, if it has just one. Its data follows after a line break.
+    pub work: Option<Orders>,
+    pub proxy: ProxySettings,
+}
 
 /// How programs of an instance find the proxy, and which authority they must trust for it. The
 /// default undoes earlier settings.

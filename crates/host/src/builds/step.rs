@@ -6,11 +6,11 @@ use super::drive::Job;
 use crate::LocalMachine;
 use control::machine::BuildFault;
 use images::build::{RunOrder, What};
-use node::{CreateError, Extras, FirstProcess, Mounted, Owner, Spec, User, Writable, Written};
-use serde_json::json;
+use node::{CreateError, Extras, Mounted, Owner, Spec, User, Writable, Written};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use types::guest::Settings;
 use types::instance::{BuildStepId, GUEST_PORT, InstanceName, Medium, Outcome, Scratch, WorkEnd};
 use types::work::Orders;
 
@@ -139,16 +139,7 @@ impl Job {
             hostname: HOSTNAME.to_owned(),
             workdir: order.workdir.clone(),
             user: User::ROOT,
-            first: FirstProcess {
-                program: self.shared.machine.0.guest.clone(),
-                arguments: vec!["holm-guest".to_owned()],
-                environment: vec![
-                    format!("HOLM_GUEST_FD={}", node::LISTENER_FD),
-                    format!("HOLM_GUEST_CONFIG_FD={}", node::CONFIG_FD),
-                ],
-                listen: Some(GUEST_PORT),
-                config: Some(self.orders(order, &id)),
-            },
+            first: self.shared.machine.0.first_process(GUEST_PORT, &self.settings(order, &id), &[]),
             scratch,
             extras: Extras {
                 hands_over: true,
@@ -160,9 +151,7 @@ impl Job {
         })
     }
 
-    fn orders(&self, order: &RunOrder, id: &InstanceName) -> Vec<u8> {
-        let environment: BTreeMap<&str, &str> =
-            order.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    fn settings(&self, order: &RunOrder, id: &InstanceName) -> Settings {
         let left = self.time_left().as_millis();
         let work = Orders {
             command: order.command.clone(),
@@ -171,19 +160,13 @@ impl Job {
             grace_ms: u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX),
             output_bytes_max: OUTPUT_BYTES_MAX,
         };
-        let user = match order.user {
-            (0, 0) => String::new(),
-            (uid, gid) => format!("{uid}:{gid}"),
-        };
-        let orders = json!({
-            "env": environment,
-            "workdir": order.workdir,
-            "user": user,
-            "disableProcessLogging": false,
-            "start": [],
-            "work": work,
-        });
-        format!("{orders}\n").into_bytes()
+        Settings {
+            env: order.environment.iter().cloned().collect(),
+            workdir: Some(order.workdir.clone()),
+            user: Some(order.user.clone()),
+            work: Some(work),
+            ..Settings::default()
+        }
     }
 
     fn mounts(
