@@ -8,28 +8,15 @@ use crate::body::Body;
 use crate::problem::Problem;
 use crate::wire::BoxError;
 use bytes::Bytes;
-use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    CACHE_CONTROL, CONTENT_TYPE, EXPIRES, PRAGMA, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 use std::future::Future;
+use types::guest::ANSWER_HEADERS;
 use types::ids::ResourceId;
-
-/// What the guest sets on every answer: callers must not notice who answers.
-const COMMON: [(HeaderName, &str); 7] = [
-    (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-    (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
-    (ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, Authorization"),
-    (CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
-    (PRAGMA, "no-cache"),
-    (EXPIRES, "0"),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-];
 
 /// A request for one of these parts.
 pub(crate) trait Answered: Send + 'static {
@@ -83,7 +70,9 @@ pub(crate) fn refuse(status: StatusCode, refusal: &impl Display) -> Response<Bod
 pub(crate) fn respond_empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::default());
     *response.status_mut() = status;
-    for (name, value) in COMMON {
+    // Callers must not notice who answers.
+    for (name, value) in ANSWER_HEADERS {
+        let name = HeaderName::from_static(name);
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::convert::Infallible;
 use std::io;
+use types::guest::ANSWER_HEADERS;
 
 /// Largest JSON body, which is held in memory as a whole. Larger files are sent as form data or in
 /// parts, which are not.
@@ -237,19 +238,11 @@ impl Answer {
 
     /// Adds the headers that every answer has.
     pub(crate) fn into_response(self) -> Response<Body> {
-        const COMMON: [(header::HeaderName, &str); 7] = [
-            (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, Authorization"),
-            (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
-            (header::PRAGMA, "no-cache"),
-            (header::EXPIRES, "0"),
-            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        ];
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
-        for (name, value) in COMMON {
+        for (name, value) in ANSWER_HEADERS {
+            let name = header::HeaderName::from_static(name);
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
