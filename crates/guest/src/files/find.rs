@@ -66,10 +66,7 @@ impl Wanted {
             }
         };
         let patterns = Glob::parse_list(&request.query("patterns").unwrap_or_default());
-        let results_max = match results_max(request, RESULTS)? {
-            0 => RESULTS_OF_ALL_MAX,
-            some => some,
-        };
+        let results_max = results_max(request, RESULTS, RESULTS_OF_ALL_MAX)?;
         Ok(Self {
             kind,
             patterns: patterns.map_err(|error| Error::BadRequest(error.to_string()))?,
@@ -86,10 +83,17 @@ impl Wanted {
     }
 }
 
-/// Reads the requested number of results, up to the limit; `usual` if there is none.
-pub(crate) fn results_max(request: &Request, usual: usize) -> Result<usize, Error> {
-    let asked = request.query_number::<i64>("maxResults")?;
-    Ok(asked.map_or(usual, |asked| usize::try_from(asked).unwrap_or(usual)).min(RESULTS_MAX))
+/// Reads the requested number of results, up to the limit: `usual` if there is none, and `for_zero`
+/// for 0.
+pub(crate) fn results_max(
+    request: &Request,
+    usual: usize,
+    for_zero: usize,
+) -> Result<usize, Error> {
+    Ok(match request.query_number::<i64>("maxResults")? {
+        Some(0) => for_zero,
+        asked => asked.and_then(|asked| asked.try_into().ok()).unwrap_or(usual).min(RESULTS_MAX),
+    })
 }
 
 pub(crate) fn exclusions(request: &Request, hidden: bool) -> Result<Exclusions, Error> {

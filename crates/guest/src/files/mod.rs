@@ -7,13 +7,13 @@
 mod access;
 mod blocking;
 mod codegen;
-mod contents;
 mod copy;
 mod done;
 mod draft;
 mod entry;
 mod find;
 mod form;
+mod fuzzy_search;
 mod glob;
 mod intake;
 mod json_text;
@@ -23,7 +23,7 @@ mod range;
 mod read;
 mod remove;
 mod replace;
-mod search;
+mod text_search;
 mod tree;
 mod uploads;
 mod walk;
@@ -62,8 +62,8 @@ pub(crate) async fn handle(
         Files::UploadComplete(id) => uploads::complete(instance, id, request).await,
         Files::UploadAbort(id) => uploads::abort(id).await,
         Files::Find(path) => find::get(instance, &path, request).await,
-        Files::Search(query) => search::get(instance, &query, request).await,
-        Files::ContentSearch(path) => contents::get(instance, &path, request).await,
+        Files::Search(query) => fuzzy_search::get(instance, &query, request).await,
+        Files::ContentSearch(path) => text_search::get(instance, &path, request).await,
         Files::Copy => copy::post(instance, request).await,
         Files::Watch(path) => watch::get(instance, &path, request).await,
         Files::FastApply(path) => codegen::put_edit(instance, &path, request).await,

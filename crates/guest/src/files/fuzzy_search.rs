@@ -43,10 +43,7 @@ pub(crate) async fn get(
             "a search needs 1 to {QUERY_CHARS_MAX} characters to look for"
         )));
     }
-    let results_max = match results_max(&request, RESULTS)? {
-        0 => RESULTS,
-        some => some,
-    };
+    let results_max = results_max(&request, RESULTS, RESULTS)?;
     let exclusions = exclusions(&request, true)?;
     let directory =
         request.query("directory").map(|directory| PathArgument(directory.into_bytes()));

@@ -62,10 +62,7 @@ pub(crate) async fn get(
             Some(true) => Needle::pattern(&query, case_sensitive)?,
             Some(false) | None => Needle::new(&query, case_sensitive),
         },
-        results_max: match results_max(&request, RESULTS)? {
-            0 => RESULTS,
-            some => some,
-        },
+        results_max: results_max(&request, RESULTS, RESULTS)?,
         included: glob(&request, "filePattern")?,
         excluded: glob(&request, "excludePattern")?,
         exclusions: exclusions(&request, false)?,
