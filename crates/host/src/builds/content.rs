@@ -1,13 +1,13 @@
 //! Makes the content that volumes start with: an uploaded archive, unpacked into a file system of
 //! its own.
 
-use super::fault::fault;
+use super::fault::{fault, over_limit};
 use super::shared::Shared;
-use control::machine::{BuildFault, FillOrder, LaunchFault};
+use crate::refusals::no_space;
+use control::machine::{BuildFault, FillOrder};
 use images::build::{Fault, SourceLimits};
 use images::contents::{self, Needs};
 use node::{Owner, VolumeError};
-use std::io;
 use std::path::Path;
 use types::chain;
 
@@ -56,10 +56,7 @@ enum Unpack {
 impl From<VolumeError> for Unpack {
     fn from(error: VolumeError) -> Self {
         Self::Other(match error {
-            VolumeError::Refused(refused) => match crate::refusals::over_limit(refused) {
-                LaunchFault::OverShare(why) => BuildFault::OverShare(why),
-                other => BuildFault::Broken(other.to_string()),
-            },
+            VolumeError::Refused(refused) => over_limit(refused),
             other => broken(&other),
         })
     }
@@ -90,14 +87,5 @@ fn unpack(
 }
 
 fn is_full(fault: &Fault) -> bool {
-    let Fault::Store(error) = fault else { return false };
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        let io = error.downcast_ref::<io::Error>();
-        if io.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull) {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    matches!(fault, Fault::Store(error) if no_space(error).is_some())
 }

@@ -1,6 +1,6 @@
 //! Runs one build, from its sources to its image.
 
-use super::fault::fault;
+use super::fault::{fault, over_limit};
 use super::log::Log;
 use super::shared::Shared;
 use control::machine::{BuildFault, BuildOrder, Built};
@@ -266,10 +266,7 @@ impl Job {
         let name = self.name()?;
         let pulled = &self.shared.machine.0.pulled;
         let room = self.wait(pulled.begin(workspace))?;
-        let room = room.map_err(|refused| match crate::refusals::over_limit(refused) {
-            control::machine::LaunchFault::OverShare(why) => BuildFault::OverShare(why),
-            other => BuildFault::Broken(other.to_string()),
-        })?;
+        let room = room.map_err(over_limit)?;
         if bytes > room.bytes {
             return Err(BuildFault::OverShare(format!(
                 "the image has {} of its own, and its workspace has room for {} on this machine; delete images that are \
