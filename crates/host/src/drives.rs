@@ -11,9 +11,6 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use types::chain;
 
-/// A [`LocalMachine`] restricted to what concerns drives.
-pub(crate) struct LocalDrives(pub(crate) LocalMachine);
-
 impl From<Interrupted> for DriveFault {
     fn from(interrupted: Interrupted) -> Self {
         Self::Broken(interrupted.to_string())
@@ -41,24 +38,14 @@ fn kind_of(error: &DriveError) -> ErrorKind {
     }
 }
 
-impl LocalMachine {
-    /// Opens the root folder of a drive, for serving it outside of instances. Blocks for some
-    /// milliseconds if nobody uses the drive. Its files have the owners that instances see. Nothing
-    /// in it can be trusted, links least of all. The kind of the error says if this machine does not
-    /// have the drive, or has no room to open it.
-    pub fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd> {
-        self.0.node.drive_root(drive).map_err(|error| io::Error::new(kind_of(&error), error))
-    }
-}
-
-impl DriveStore for LocalDrives {
+impl DriveStore for LocalMachine {
     fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>> {
         let make = move |inner: &Inner| {
             let owner =
                 Owner::new(new.workspace).map_err(|error| VolumeFault::Broken(chain(&error)))?;
             inner.node.make_drive(&new.name, &owner).map_err(|error| fault(&error))
         };
-        Box::pin(self.0.on_node(make))
+        Box::pin(self.on_node(make))
     }
 
     fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
@@ -66,7 +53,7 @@ impl DriveStore for LocalDrives {
         let remove = move |inner: &Inner| {
             inner.node.remove_drive(&name).map_err(|error| MachineFault(chain(&error)))
         };
-        Box::pin(self.0.on_node(remove))
+        Box::pin(self.on_node(remove))
     }
 
     fn remove_folder<'a>(
@@ -79,7 +66,7 @@ impl DriveStore for LocalDrives {
             let removed = inner.node.remove_drive_folder(&name, &path);
             removed.map_err(|error| drive_fault(&error))
         };
-        Box::pin(self.0.on_node(work))
+        Box::pin(self.on_node(work))
     }
 
     fn mount<'a>(
@@ -91,7 +78,7 @@ impl DriveStore for LocalDrives {
         let work = move |inner: &Inner| {
             inner.node.mount_drive(&id, &mount).map_err(|error| drive_fault(&error))
         };
-        Box::pin(self.0.on_node(work))
+        Box::pin(self.on_node(work))
     }
 
     fn unmount<'a>(
@@ -107,11 +94,11 @@ impl DriveStore for LocalDrives {
             let unmounted = inner.node.unmount_drive(&id, &drive, &place, &others);
             unmounted.map_err(|error| drive_fault(&error))
         };
-        Box::pin(self.0.on_node(work))
+        Box::pin(self.on_node(work))
     }
 
     fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd> {
-        self.0.open_root(drive)
+        self.0.node.drive_root(drive).map_err(|error| io::Error::new(kind_of(&error), error))
     }
 }
 

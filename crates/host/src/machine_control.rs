@@ -1,12 +1,8 @@
 //! What `control` asks of the machine, and of the gateway about what is awake.
 
-use crate::drives::LocalDrives;
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
 use crate::refusals;
-use crate::snapshots::LocalSnapshots;
-use crate::tunnels::LocalTunnels;
-use crate::volumes::LocalVolumes;
 use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
 use control::drive_store::DriveStore;
@@ -132,20 +128,20 @@ impl Machine for MachineControl {
 
     fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
         let keeps = self.machine.0.keeps_volumes;
-        keeps.then(|| Arc::new(LocalVolumes(self.machine.clone())) as Arc<dyn VolumeStore>)
+        keeps.then(|| Arc::new(self.machine.clone()) as Arc<dyn VolumeStore>)
     }
 
     fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
-        Some(Arc::new(LocalSnapshots(self.machine.clone())))
+        Some(Arc::new(self.machine.clone()))
     }
 
     fn drives(&self) -> Option<Arc<dyn DriveStore>> {
         let keeps = self.machine.0.keeps_volumes;
-        keeps.then(|| Arc::new(LocalDrives(self.machine.clone())) as Arc<dyn DriveStore>)
+        keeps.then(|| Arc::new(self.machine.clone()) as Arc<dyn DriveStore>)
     }
 
     fn tunnels(&self) -> Option<Arc<dyn TunnelMaker>> {
-        Some(Arc::new(LocalTunnels(self.machine.clone())))
+        Some(Arc::new(self.machine.clone()))
     }
 
     fn require_room(&self, workspace: &WorkspaceId, resize: &Resize) -> Result<(), LaunchFault> {

@@ -130,7 +130,7 @@ impl LocalMachine {
     }
 
     /// Moves the files of a snapshot to the service, if there is one.
-    pub(crate) async fn offload(
+    pub(crate) async fn offload_snapshot(
         &self,
         workspace: &str,
         name: SnapshotName,

@@ -12,9 +12,6 @@ use node::{Owner, SnapshotError, SnapshotName, VolumeError};
 use types::chain;
 use types::ids::ResourceId;
 
-/// A [`LocalMachine`] restricted to what concerns snapshots.
-pub(crate) struct LocalSnapshots(pub(crate) LocalMachine);
-
 impl From<Interrupted> for SnapshotFault {
     fn from(interrupted: Interrupted) -> Self {
         Self::Broken(interrupted.to_string())
@@ -58,7 +55,7 @@ fn name(id: &ResourceId) -> Result<SnapshotName, node::NameError> {
     SnapshotName::new(id.as_str())
 }
 
-impl SnapshotStore for LocalSnapshots {
+impl SnapshotStore for LocalMachine {
     fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
         let workspace = new.workspace.clone();
         let take = move |inner: &Inner| {
@@ -76,8 +73,8 @@ impl SnapshotStore for LocalSnapshots {
             Ok(TakenSnapshot { size_bytes: taken.size_bytes, paused: taken.paused })
         };
         Box::pin(async move {
-            let _turn = self.0.0.taking.take(&workspace).await;
-            self.0.on_node(take).await
+            let _turn = self.0.taking.take(&workspace).await;
+            self.on_node(take).await
         })
     }
 
@@ -88,13 +85,13 @@ impl SnapshotStore for LocalSnapshots {
     ) -> Wait<'a, Result<(), SnapshotFault>> {
         Box::pin(async move {
             let name = name(id).map_err(|error| SnapshotFault::Broken(chain(&error)))?;
-            self.0.offload(workspace, name).await.map_err(|error| fault(&error))
+            self.offload_snapshot(workspace, name).await.map_err(|error| fault(&error))
         })
     }
 
     fn is_here(&self, id: &ResourceId) -> bool {
         // It is not worth waiting for one that does not exist.
-        name(id).is_ok_and(|name| self.0.0.node.snapshots().is_here(&name))
+        name(id).is_ok_and(|name| self.0.node.snapshots().is_here(&name))
     }
 
     fn fetch<'a>(
@@ -104,7 +101,7 @@ impl SnapshotStore for LocalSnapshots {
     ) -> Wait<'a, Result<(), SnapshotFault>> {
         Box::pin(async move {
             let name = name(id).map_err(|error| SnapshotFault::Broken(chain(&error)))?;
-            let fetched = self.0.fetch_snapshot(workspace, name).await;
+            let fetched = self.fetch_snapshot(workspace, name).await;
             fetched.map(drop).map_err(|error| fault(&error))
         })
     }
@@ -116,11 +113,11 @@ impl SnapshotStore for LocalSnapshots {
             let Ok(name) = name(&id) else { return Ok(()) };
             inner.node.snapshots().remove(&name).map_err(|error| MachineFault(chain(&error)))
         };
-        Box::pin(self.0.on_node(remove))
+        Box::pin(self.on_node(remove))
     }
 
     fn base(&self, id: &ResourceId) -> Base {
-        let inner = &self.0.0;
+        let inner = &self.0;
         // An id that cannot be a name is refused at the launch.
         let Ok(name) = name(id) else { return Base::Unnoted };
         if !inner.node.snapshots().has(&name) {
@@ -142,6 +139,6 @@ impl SnapshotStore for LocalSnapshots {
             id: ResourceId::known(snapshot.name.as_str()),
             size_bytes: snapshot.size_bytes,
         };
-        self.0.0.node.snapshots().list().into_iter().map(kept).collect()
+        self.0.node.snapshots().list().into_iter().map(kept).collect()
     }
 }

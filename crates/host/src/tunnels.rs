@@ -8,9 +8,6 @@ use node::{InstanceName, TunnelError};
 use types::chain;
 use types::tunnel::TunnelSettings;
 
-/// A [`LocalMachine`] restricted to what concerns tunnels.
-pub(crate) struct LocalTunnels(pub(crate) LocalMachine);
-
 impl From<Interrupted> for TunnelFault {
     fn from(interrupted: Interrupted) -> Self {
         Self::Broken(interrupted.to_string())
@@ -28,14 +25,14 @@ fn fault(error: &TunnelError) -> TunnelFault {
     }
 }
 
-impl TunnelMaker for LocalTunnels {
+impl TunnelMaker for LocalMachine {
     fn set<'a>(
         &'a self,
         instance: &'a InstanceName,
         settings: TunnelSettings,
     ) -> Wait<'a, Result<(), TunnelFault>> {
         Box::pin(async move {
-            let lookups = &self.0.0.tunnel_lookups;
+            let lookups = &self.0.tunnel_lookups;
             let found = look_up(lookups, instance, &settings.endpoint).await?;
             let id = instance.clone();
             let work = move |inner: &Inner| {
@@ -48,7 +45,7 @@ impl TunnelMaker for LocalTunnels {
                 }
                 result
             };
-            self.0.on_node(work).await
+            self.on_node(work).await
         })
     }
 
@@ -58,10 +55,10 @@ impl TunnelMaker for LocalTunnels {
             Ok(_) | Err(node::Error::Missing(_)) => Ok(()),
             Err(error) => Err(TunnelFault::Broken(chain(&error))),
         };
-        Box::pin(self.0.on_node(remove))
+        Box::pin(self.on_node(remove))
     }
 
     fn has(&self, instance: &InstanceName) -> bool {
-        self.0.0.node.has_tunnel(instance).unwrap_or(false)
+        self.0.node.has_tunnel(instance).unwrap_or(false)
     }
 }

@@ -7,9 +7,6 @@ use control::volume_store::{KeptCopy, KeptVolume, NewVolume, VolumeFault, Volume
 use node::{Owner, VolumeError, VolumeName};
 use types::{Timestamp, chain};
 
-/// A [`LocalMachine`] restricted to what concerns volumes.
-pub(crate) struct LocalVolumes(pub(crate) LocalMachine);
-
 impl From<Interrupted> for VolumeFault {
     fn from(interrupted: Interrupted) -> Self {
         Self::Broken(interrupted.to_string())
@@ -46,16 +43,16 @@ impl LocalMachine {
     }
 }
 
-impl VolumeStore for LocalVolumes {
+impl VolumeStore for LocalMachine {
     fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
         Box::pin(async move {
             let NewVolume { name, workspace, size_mb, from } = new;
-            let volumes = self.0.0.node.volumes();
+            let volumes = self.0.node.volumes();
             let fetches = from.as_ref().is_some_and(|from| volumes.size_mb(&from.name).is_none());
-            let _turn = if fetches { self.0.transfer_turn(&workspace).await } else { None };
+            let _turn = if fetches { self.transfer_turn(&workspace).await } else { None };
             let new = node::NewVolume { name, owner: owner(&workspace)?, size_mb, from };
             let make = move |inner: &Inner| inner.node.volumes().make(&new);
-            self.0.on_volumes(make).await
+            self.on_volumes(make).await
         })
     }
 
@@ -64,7 +61,7 @@ impl VolumeStore for LocalVolumes {
         let grow = move |inner: &Inner| {
             inner.node.volumes().grow(&name, size_mb).map_err(|error| fault(&error))
         };
-        Box::pin(self.0.on_node(grow))
+        Box::pin(self.on_node(grow))
     }
 
     fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
@@ -75,20 +72,20 @@ impl VolumeStore for LocalVolumes {
             inner.disks.forget(&name);
             Ok(())
         };
-        Box::pin(self.0.on_node(remove))
+        Box::pin(self.on_node(remove))
     }
 
     fn list(&self) -> Vec<KeptVolume> {
         let kept = |volume: node::Volume| KeptVolume { name: volume.name, size_mb: volume.size_mb };
-        self.0.0.node.volumes().list().into_iter().map(kept).collect()
+        self.0.node.volumes().list().into_iter().map(kept).collect()
     }
 
     fn size_mb(&self, name: &VolumeName) -> Option<u32> {
-        self.0.0.node.volumes().size_mb(name)
+        self.0.node.volumes().size_mb(name)
     }
 
     fn has_image_below(&self, disk: &VolumeName) -> bool {
-        self.0.0.disks.below(disk).is_some_and(|digest| self.0.0.images.has(&digest))
+        self.0.disks.below(disk).is_some_and(|digest| self.0.images.has(&digest))
     }
 
     fn put_copy<'a>(
@@ -97,9 +94,9 @@ impl VolumeStore for LocalVolumes {
         name: &'a VolumeName,
     ) -> Wait<'a, Result<Option<String>, VolumeFault>> {
         Box::pin(async move {
-            let _turn = self.0.transfer_turn(workspace).await;
+            let _turn = self.transfer_turn(workspace).await;
             let name = name.clone();
-            self.0.on_volumes(move |inner| inner.node.volumes().put_copy(&name)).await
+            self.on_volumes(move |inner| inner.node.volumes().put_copy(&name)).await
         })
     }
 
@@ -109,7 +106,7 @@ impl VolumeStore for LocalVolumes {
             name,
         };
         Box::pin(async move {
-            let found = self.0.on_volumes(|inner| inner.node.volumes().copies()).await?;
+            let found = self.on_volumes(|inner| inner.node.volumes().copies()).await?;
             Ok(found.map(|found| found.into_iter().map(kept).collect()))
         })
     }
@@ -117,7 +114,7 @@ impl VolumeStore for LocalVolumes {
     fn remove_copy<'a>(&'a self, copy: &'a KeptCopy) -> Wait<'a, Result<(), VolumeFault>> {
         Box::pin(async move {
             let (owner, name) = (owner(&copy.workspace)?, copy.name.clone());
-            self.0.on_volumes(move |inner| inner.node.volumes().remove_copy(&owner, &name)).await
+            self.on_volumes(move |inner| inner.node.volumes().remove_copy(&owner, &name)).await
         })
     }
 
@@ -129,6 +126,6 @@ impl VolumeStore for LocalVolumes {
         let name = name.clone();
         let release =
             move |inner: &Inner| inner.node.volumes().release(&name, since.seconds()).map(drop);
-        Box::pin(self.0.on_volumes(release))
+        Box::pin(self.on_volumes(release))
     }
 }
