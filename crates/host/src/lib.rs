@@ -33,7 +33,6 @@ mod snapshots;
 mod trust;
 mod tunnel_lookups;
 mod tunnels;
-mod upload;
 mod volumes;
 mod way_out;
 mod work;

@@ -33,7 +33,7 @@ struct Note {
 }
 
 /// Room for one image that is being pulled.
-pub(crate) struct Room {
+pub(crate) struct PullRoom {
     pub(crate) bytes: u64,
     /// Less than one image may have, because other images of the workspace have the rest.
     pub(crate) is_rest: bool,
@@ -65,7 +65,7 @@ impl Pulled {
     }
 
     /// Waits for other pulls of this workspace, then takes as much room as one image may have.
-    pub(crate) async fn begin(&self, workspace: &str) -> Result<Room, Refused> {
+    pub(crate) async fn begin(&self, workspace: &str) -> Result<PullRoom, Refused> {
         let owner = workspace.to_owned();
         let lock = self.locks.take(&owner).await;
         let Limits { total, share } = self.pool.limits();
@@ -75,13 +75,18 @@ impl Pulled {
         // If nothing is left, asking for a little shows whose limit is reached.
         let mb = left.min(self.image_mb_max).max(1);
         let permit = self.pool.take(&owner, mb)?;
-        Ok(Room { bytes: mb * MIB, is_rest: mb < self.image_mb_max, _permit: permit, _lock: lock })
+        Ok(PullRoom {
+            bytes: mb * MIB,
+            is_rest: mb < self.image_mb_max,
+            _permit: permit,
+            _lock: lock,
+        })
     }
 
     /// Records the size of an image that was pulled into this room.
     pub(crate) fn keep(
         &self,
-        room: Room,
+        room: PullRoom,
         workspace: &str,
         image: Digest,
         bytes: u64,

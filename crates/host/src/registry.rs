@@ -9,9 +9,9 @@
 mod room;
 mod settings;
 mod translated;
+mod upload;
 
 use crate::pulled::Pulled;
-use crate::upload::{OpenUpload, Uploads};
 use admission::Limits;
 use bytes::Bytes;
 use control::machine::Wait;
@@ -21,15 +21,15 @@ use control::registry::{
 };
 use images::{Digest, Error, Repository, Store};
 use parking_lot::Mutex;
-use room::Room;
+use room::RegistryRoom;
 pub use settings::RegistrySettings;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-pub(crate) use translated::broken;
-use translated::{referrer, refused};
+use translated::{broken, referrer, refused};
 use types::World;
+use upload::{OpenUpload, Uploads};
 
 /// How many locks repositories share. Whoever holds one of them has the only turn at the
 /// repositories that map to it.
@@ -50,7 +50,7 @@ struct Inner {
     settings: RegistrySettings,
     world: World,
     uploads: Uploads,
-    room: Room,
+    room: RegistryRoom,
     turns: Vec<Arc<tokio::sync::Mutex<()>>>,
     freeing: Mutex<Freeing>,
     /// Counts images of repositories too, once they are unpacked.
@@ -75,7 +75,7 @@ fn limits_kib(disk_mb: u64, share_percent: u32) -> Limits {
 impl LocalRegistry {
     /// Counts what earlier runs of the program have stored. Blocks.
     pub fn open(images: Store, settings: RegistrySettings, world: World) -> Result<Self, Error> {
-        let room = Room::new(limits_kib(settings.disk_mb, settings.share_percent));
+        let room = RegistryRoom::new(limits_kib(settings.disk_mb, settings.share_percent));
         let open = Limits { total: settings.uploads_max, share: settings.uploads_workspace_max };
         let uploads = Uploads::open(&images, open, room.disk(), &world)?;
         let turns = (0..TURNS).map(|_| Arc::default()).collect();
@@ -148,7 +148,7 @@ impl LocalRegistry {
 }
 
 /// Returns what a file of this size counts as.
-pub(crate) fn kib(bytes: u64) -> u64 {
+fn kib(bytes: u64) -> u64 {
     bytes.div_ceil(1024).max(FILE_KIB_MIN)
 }
 
@@ -310,7 +310,7 @@ impl Registry for LocalRegistry {
             }
             let inner = &self.0;
             let max = inner.settings.blob_bytes_max;
-            crate::upload::receive(open, bytes, max, inner.room.disk(), &inner.world).await
+            upload::receive(open, bytes, max, inner.room.disk(), &inner.world).await
         })
     }
 

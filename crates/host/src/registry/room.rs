@@ -10,7 +10,7 @@ use images::Digest;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 
-pub(super) struct Room {
+pub(super) struct RegistryRoom {
     disk: Pool<String>,
     /// By workspace and digest.
     counted: Mutex<HashMap<(String, Digest), Counted>>,
@@ -24,7 +24,7 @@ struct Counted {
     permit: Permit<String>,
 }
 
-impl Room {
+impl RegistryRoom {
     pub(super) fn new(kib: Limits) -> Self {
         let disk = Pool::new("KB of pushed images", kib);
         Self { disk, counted: Mutex::default(), leaving: Mutex::default() }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn content_of_several_repositories_counts_once_until_none_has_it() {
-        let room = Room::new(Limits { total: 10_000, share: 1_000 });
+        let room = RegistryRoom::new(Limits { total: 10_000, share: 1_000 });
         let (layer, other) = (Digest::of(b"layer"), Digest::of(b"other"));
         let contents = [(layer, 800 << 10), (layer, 800 << 10)];
         for name in ["wsp_a/agent/one", "wsp_a/agent/two", "wsp_a/agent/three"] {

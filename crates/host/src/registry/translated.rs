@@ -23,7 +23,7 @@ pub(super) fn referrer(filed: Filed) -> Referrer {
     }
 }
 
-pub(crate) fn broken(error: &Error) -> RegistryFault {
+pub(super) fn broken(error: &Error) -> RegistryFault {
     tracing::error!(error = error as &dyn std::error::Error, "the content of the registry failed");
     if no_space(error).is_some() {
         return RegistryFault::DiskFull;

@@ -1,7 +1,7 @@
 //! Uploads to the registry that are in progress: whose they are, who is writing to them, and the
 //! disk space that they take.
 
-use crate::registry::{broken, kib};
+use super::{broken, kib};
 use admission::{Limits, Permit, Pool};
 use bytes::Bytes;
 use control::registry::{Place, RegistryFault};
@@ -21,7 +21,7 @@ const WRITTEN_AT_ONCE: usize = 1 << 20;
 /// The size of the steps in which room on disk is taken.
 const ROOM_STEP_KIB: u64 = 4096;
 
-pub(crate) struct Uploads {
+pub(super) struct Uploads {
     all: Mutex<HashMap<String, Arc<Entry>>>,
     open: Pool<String>,
 }
@@ -37,25 +37,25 @@ struct Entry {
 struct State {
     /// `None` after a restart, until somebody continues it.
     upload: Option<Upload>,
-    room: Room,
+    room: UploadRoom,
 }
 
 /// The disk space that an upload has taken.
-struct Room {
+struct UploadRoom {
     workspace: String,
     kib: u64,
     permits: Vec<Permit<String>>,
 }
 
 /// An upload, locked for the only caller who may continue it now.
-pub(crate) struct OpenUpload {
+pub(super) struct OpenUpload {
     state: OwnedMutexGuard<State>,
     entry: Arc<Entry>,
 }
 
 impl Uploads {
     /// Restores the uploads that earlier runs have left.
-    pub(crate) fn open(
+    pub(super) fn open(
         images: &Store,
         open: Limits,
         disk: &Pool<String>,
@@ -71,8 +71,10 @@ impl Uploads {
             let workspace = known.workspace.to_string();
             let kib = kib(left.size);
             let permits = vec![disk.adopt(&workspace, kib)];
-            let state =
-                State { upload: None, room: Room { workspace: workspace.clone(), kib, permits } };
+            let state = State {
+                upload: None,
+                room: UploadRoom { workspace: workspace.clone(), kib, permits },
+            };
             let permit = uploads.open.adopt(&workspace, 1);
             uploads.add(left.id, place, state, permit, world);
         }
@@ -89,7 +91,7 @@ impl Uploads {
         self.all.lock().insert(id, Arc::new(entry));
     }
 
-    pub(crate) fn begin(
+    pub(super) fn begin(
         &self,
         images: &Store,
         place: &Place,
@@ -99,13 +101,13 @@ impl Uploads {
         let permit = self.open.take(&workspace, 1).map_err(RegistryFault::Crowded)?;
         let (id, place) = (world.random_text(ID_CHARACTERS), place.to_string());
         let upload = images.begin_upload(&id, place.as_bytes()).map_err(|error| broken(&error))?;
-        let room = Room { workspace, kib: 0, permits: Vec::new() };
+        let room = UploadRoom { workspace, kib: 0, permits: Vec::new() };
         self.add(id.clone(), place, State { upload: Some(upload), room }, permit, world);
         Ok(id)
     }
 
     /// Locks an upload of this repository. One of another repository counts as missing.
-    pub(crate) fn take(
+    pub(super) fn take(
         &self,
         images: &Store,
         place: &Place,
@@ -127,22 +129,22 @@ impl Uploads {
         Ok(OpenUpload { state, entry })
     }
 
-    pub(crate) fn forget(&self, id: &str) {
+    pub(super) fn forget(&self, id: &str) {
         self.all.lock().remove(id);
     }
 
     /// Returns the repositories that have uploads, each once.
-    pub(crate) fn places(&self) -> BTreeSet<String> {
+    pub(super) fn places(&self) -> BTreeSet<String> {
         self.all.lock().values().map(|entry| entry.place.clone()).collect()
     }
 
     /// Removes uploads that nobody has continued since `before`.
-    pub(crate) fn give_up(&self, images: &Store, before: i64) -> Result<(), RegistryFault> {
+    pub(super) fn give_up(&self, images: &Store, before: i64) -> Result<(), RegistryFault> {
         self.give_up_if(images, |entry| entry.touched_at.load(Ordering::Relaxed) < before)
     }
 
     /// Removes the uploads to a repository.
-    pub(crate) fn give_up_at(&self, images: &Store, place: &Place) -> Result<(), RegistryFault> {
+    pub(super) fn give_up_at(&self, images: &Store, place: &Place) -> Result<(), RegistryFault> {
         let place = place.to_string();
         self.give_up_if(images, |entry| entry.place == place)
     }
@@ -170,12 +172,12 @@ impl Uploads {
 }
 
 impl OpenUpload {
-    pub(crate) fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.state.upload.as_ref().map_or(0, Upload::size)
     }
 
     /// Returns what was written, and the room it has taken until it is counted as stored content.
-    pub(crate) fn into_parts(mut self) -> (Option<Upload>, Vec<Permit<String>>) {
+    pub(super) fn into_parts(mut self) -> (Option<Upload>, Vec<Permit<String>>) {
         let permits = std::mem::take(&mut self.state.room.permits);
         (self.state.upload.take(), permits)
     }
@@ -197,7 +199,7 @@ impl OpenUpload {
 }
 
 /// Appends what arrives. What has arrived stays even if the rest does not.
-pub(crate) async fn receive(
+pub(super) async fn receive(
     mut open: OpenUpload,
     mut bytes: mpsc::Receiver<io::Result<Bytes>>,
     max: u64,
