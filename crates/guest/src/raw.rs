@@ -78,8 +78,6 @@ pub(crate) struct Program {
     pub(crate) directory: CString,
     /// Ids of the user and group to run as, if not those of this program.
     pub(crate) user: Option<(u32, u32)>,
-    /// Ids of further groups of that user.
-    pub(crate) groups: Vec<u32>,
     pub(crate) leads: Leads,
 }
 
@@ -118,8 +116,6 @@ struct Order {
     environment: *const *const c_char,
     directory: *const c_char,
     user: Option<(u32, u32)>,
-    groups: *const libc::gid_t,
-    group_count: usize,
     leads: Leads,
     standard: [RawFd; 3],
     errno: c_int,
@@ -140,8 +136,6 @@ pub(crate) fn start(program: &Program, standard: [BorrowedFd<'_>; 3]) -> Result<
         environment: environment.as_ptr(),
         directory: program.directory.as_ptr(),
         user: program.user,
-        groups: program.groups.as_ptr(),
-        group_count: program.groups.len(),
         leads: program.leads,
         standard: standard.map(|fd| fd.as_raw_fd()),
         errno: 0,
@@ -248,7 +242,8 @@ unsafe fn become_program(order: &Order) -> Option<()> {
         if let Some((uid, gid)) = order.user {
             done(libc::syscall(libc::SYS_setgid, gid))?;
             if libc::getuid() == 0 {
-                done(libc::syscall(libc::SYS_setgroups, order.group_count, order.groups))?;
+                let none = std::ptr::null::<libc::gid_t>();
+                done(libc::syscall(libc::SYS_setgroups, 0_usize, none))?;
             }
             done(libc::syscall(libc::SYS_setuid, uid))?;
         }
