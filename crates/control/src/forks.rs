@@ -6,7 +6,7 @@
 
 use crate::context::Context;
 use crate::control::Control;
-use crate::engine::{self, Held};
+use crate::engine::{self, Checked, Held};
 use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, earlier, once};
 use crate::missing::Missing;
@@ -259,7 +259,9 @@ fn deploy(
     let wanted = application(begin, asked)?;
     let Some(held) = Held::<Application>::find(context, tx, &[], name)? else {
         let metadata = Metadata { name: name.to_owned(), ..Metadata::default() };
-        return engine::create(context, tx, &[], Application::new(metadata, wanted)).map(drop);
+        let wish = Checked::fork(context, Application::new(metadata, wanted))?;
+        let id = ResourceId::new(context.world());
+        return engine::create_checked(context, tx, &[], wish, id, |_| {}).map(drop);
     };
     let mut wish = engine::opened(context, &held)?;
     take_over(&mut wish.spec, wanted);

@@ -307,18 +307,48 @@ async fn a_job_without_executions_has_none() {
     cloud.get("/v0/jobs/one/executions/x/tasks").await.refused(404);
 }
 
+const REGIONAL: [&str; 7] = [
+    "/v0/agents",
+    "/v0/functions",
+    "/v0/jobs",
+    "/v0/applications",
+    "/v0/sandboxes",
+    "/v0/volumes",
+    "/v0/drives",
+];
+
+#[tokio::test]
+async fn an_object_stays_in_its_region_when_the_operator_renames_it() {
+    let body =
+        |name: &str, region: &str| json!({"metadata": {"name": name}, "spec": {"region": region}});
+    for mut cloud in Cloud::on_both().await {
+        for path in REGIONAL {
+            cloud.post(path, body("one", "local")).await.ok();
+        }
+        cloud.settings.regions[0].name = Some("berlin".into());
+        cloud.restart().await;
+        for path in REGIONAL {
+            let one = format!("{path}/one");
+            let mut found = cloud.get(&one).await.ok();
+            assert_eq!(cloud.put(&one, found.clone()).await.ok()["spec"]["region"], "local");
+            found["spec"].as_object_mut().unwrap().remove("region");
+            found["metadata"]["displayName"] = json!("One");
+            assert_eq!(cloud.put(&one, found.clone()).await.ok()["spec"]["region"], "local");
+            for other in ["berlin", "moon"] {
+                found["spec"]["region"] = json!(other);
+                cloud.put(&one, found.clone()).await.refused(400);
+            }
+            cloud.post(path, body("two", "local")).await.refused(400);
+            let two = cloud.post(path, body("two", "auto")).await.ok();
+            assert_eq!(two["spec"]["region"], "berlin", "{path}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_region_that_is_not_ours_is_refused() {
     let cloud = Cloud::start().await;
-    for path in [
-        "/v0/agents",
-        "/v0/functions",
-        "/v0/jobs",
-        "/v0/applications",
-        "/v0/sandboxes",
-        "/v0/volumes",
-        "/v0/drives",
-    ] {
+    for path in REGIONAL {
         let body = |region: &str| json!({"metadata": {"name": "one"}, "spec": {"region": region}});
         let message = cloud.post(path, body("moon")).await.refused(400);
         assert!(

@@ -3,7 +3,7 @@
 
 use super::held::Held;
 use super::managed::{Draft, Managed};
-use super::verbs::{Replacement, opened, prepare, require_references, write_over};
+use super::verbs::{Replacement, opened, require_references, write_over};
 use super::{pending, revisions};
 use crate::context::Context;
 use crate::error::Error;
@@ -53,7 +53,7 @@ where
     let id = held.row.id.clone();
     let mut draft =
         Draft { wish: &mut wish, state: &mut state, old: Some(&old), id: &id, parents: &[] };
-    prepare(context, tx, &mut draft)?;
+    K::prepare(context, tx, &mut draft)?;
     let serves = canary.is_none();
     let revision = revisions::apply(context, tx, &held, &mut wish, Deploy::New { serves })?;
     if let (Some(percent), Some(configuration)) = (canary, wish.revision_mut()) {

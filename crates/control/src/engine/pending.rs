@@ -52,8 +52,8 @@ pub(crate) fn create_unbuilt<K: Managed>(
     wish: K,
     id: ResourceId,
 ) -> Result<Pending<K>, Error> {
-    let Checked { mut wish, sent } = Checked::new(context, wish)?;
-    verbs::require_region(context, &wish)?;
+    let Checked { mut wish, sent, .. } = Checked::new(context, wish)?;
+    verbs::require_region(context, &wish, None)?;
     require_references(context, tx, &wish.references(), &[])?;
     let name = K::row_name(context, tx, &[], &wish)?;
     if context.find(tx, K::NAME, &[], &name)?.is_some() {
@@ -83,7 +83,6 @@ pub(crate) fn pend<K: Managed>(
 ) -> Result<Pending<K>, Error> {
     let held = Held::<K>::lock(context, tx, &[], name)?;
     let Replacement { wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
-    verbs::require_region(context, &wish)?;
     require_references(context, tx, &wish.references(), &old.references())?;
     if K::HAS_REVISIONS {
         revisions::require_active(tx, &held.row.id, &wish, &old)?;
@@ -118,7 +117,7 @@ pub(crate) fn apply_built<K: Managed>(
     };
     let (id, old) = (&held.row.id, (!unbuilt).then_some(&old));
     let mut draft = Draft { wish: &mut wish, state: &mut state, old, id, parents: &[] };
-    verbs::prepare(context, tx, &mut draft)?;
+    K::prepare(context, tx, &mut draft)?;
     let revision = match deploy {
         None => revisions::first(context, &mut wish),
         Some(deploy) => revisions::apply(context, tx, &held, &mut wish, deploy)?,

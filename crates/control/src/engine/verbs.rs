@@ -88,6 +88,8 @@ pub struct Checked<K> {
     pub(super) wish: K,
     /// The secrets that the caller sent in it.
     pub(super) sent: BTreeMap<String, String>,
+    /// Whether its region was judged when the object was made whose files it begins with.
+    inherits_region: bool,
 }
 
 impl<K: Managed> Checked<K> {
@@ -99,7 +101,12 @@ impl<K: Managed> Checked<K> {
         wish.check(&mut problems);
         problems.into_result()?;
         context.fill_region(&mut wish);
-        Ok(Self { wish, sent })
+        Ok(Self { wish, sent, inherits_region: false })
+    }
+
+    /// Does the same for a fork, which is in the region of what it is forked from.
+    pub(crate) fn fork(context: &Context, wish: K) -> Result<Self, Error> {
+        Ok(Self { inherits_region: true, ..Self::new(context, wish)? })
     }
 
     pub fn wish(&self) -> &K {
@@ -117,7 +124,7 @@ pub fn create_checked<K: Managed>(
     id: ResourceId,
     done: impl FnOnce(&mut K::State),
 ) -> Result<K, Error> {
-    let Checked { mut wish, sent } = checked;
+    let Checked { mut wish, sent, inherits_region } = checked;
     auth::workspaces::keep(tx, &context.member)?;
     require_references(context, tx, &wish.references(), &[])?;
     let name = K::row_name(context, tx, parents, &wish)?;
@@ -125,9 +132,12 @@ pub fn create_checked<K: Managed>(
         return Err(exists(&wish));
     }
     require_quota::<K>(context, tx)?;
+    if !inherits_region {
+        require_region(context, &wish, None)?;
+    }
     let mut state = wish.next_state(None, context.world().now());
     let mut draft = Draft { wish: &mut wish, state: &mut state, old: None, id: &id, parents };
-    prepare(context, tx, &mut draft)?;
+    K::prepare(context, tx, &mut draft)?;
     K::follow(context, tx, &wish)?;
     done(&mut state);
     let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
@@ -144,18 +154,17 @@ pub fn create_checked<K: Managed>(
     present(context, tx, &held, &made)
 }
 
-/// Does the part of a write that needs the store, for all kinds and for this one.
-pub(super) fn prepare<K: Managed>(
+/// Refuses a region that this installation does not have. An object stays in the one that it is in,
+/// even if the operator has called it otherwise since.
+pub(super) fn require_region<K: Kind>(
     context: &Context,
-    tx: &mut Tx<'_>,
-    draft: &mut Draft<'_, K>,
+    wish: &K,
+    old: Option<&K>,
 ) -> Result<(), Error> {
-    require_region(context, draft.wish)?;
-    K::prepare(context, tx, draft)
-}
-
-pub(super) fn require_region<K: Kind>(context: &Context, wish: &K) -> Result<(), Error> {
-    context.require_region(wish.region(), "spec.region")
+    match old {
+        Some(old) if old.region() == wish.region() => Ok(()),
+        _ => context.require_region(wish.region(), "spec.region"),
+    }
 }
 
 /// Returns a new row with the columns that are the same for all kinds.
@@ -219,6 +228,7 @@ impl<K: Managed> Replacement<K> {
         context.fill_region(&mut wish);
         wish.check_change(&old, &mut problems);
         problems.into_result()?;
+        require_region(context, &wish, Some(&old))?;
         Ok(Self { wish, old, sent, stored })
     }
 }
@@ -258,7 +268,7 @@ pub(crate) fn replace_held<K: Managed>(
     pending::supersede(tx, context, &mut held, (&wish, &old), &mut state)?;
     let id = &held.row.id;
     let mut draft = Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents };
-    prepare(context, tx, &mut draft)?;
+    K::prepare(context, tx, &mut draft)?;
     let kept = revisions::apply(context, tx, &held, &mut wish, deploy)?;
     if text(&wish) == text(&old) && text(&state) == text(&held.state) {
         let object = present(context, tx, &held, &Secrets::Masked)?;

@@ -56,11 +56,23 @@ pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
     let Some(machine) = new.context.control.machine().cloned() else {
         return written(new, None).await;
     };
-    let checked = Checked::new(&new.context, new.wish.clone())?;
+    let checked = checked(&new.context, new.wish.clone(), new.begins.as_ref())?;
     match at_once(&new, machine, &checked).await? {
         // Spawned, because a caller that disconnects must not leave an instance without its row.
         Some(ready) => run_to_end(async move { started(&new, checked, ready).await }).await?,
         None => written(new, Some(checked)).await,
+    }
+}
+
+/// Completes and checks a wish, which is of a fork if it begins with a snapshot.
+fn checked(
+    context: &Context,
+    wish: Sandbox,
+    begins: Option<&ResourceId>,
+) -> Result<Checked<Sandbox>, Error> {
+    match begins {
+        Some(_) => Checked::fork(context, wish),
+        None => Checked::new(context, wish),
     }
 }
 
@@ -257,7 +269,7 @@ impl Row {
     fn insert(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(ResourceId, Sandbox), Error> {
         let checked = match &self.checked {
             Some(checked) => checked.clone(),
-            None => Checked::new(context, self.wish.clone())?,
+            None => checked(context, self.wish.clone(), self.begins.as_ref())?,
         };
         if let Some(begins) = &self.begins {
             // Locked until the row says that the sandbox begins with it.

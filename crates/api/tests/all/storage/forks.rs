@@ -55,6 +55,24 @@ async fn a_fork_begins_with_the_files_of_a_sandbox_and_is_itself() {
 }
 
 #[tokio::test]
+async fn a_fork_is_in_the_region_of_its_sandbox_even_if_that_has_another_name_now() {
+    let (mut cloud, _, machine) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    cloud.settings.regions[0].name = Some("berlin".into());
+    cloud.restart_on(machine).await;
+    cloud.post("/v0/sandboxes/one/fork", to_sandbox("two")).await.ok();
+    let app = json!({"targetType": "application", "targetName": "app"});
+    for _ in ["new", "a revision more"] {
+        cloud.post("/v0/sandboxes/one/fork", app.clone()).await.ok();
+    }
+    for path in ["/v0/sandboxes/two", "/v0/applications/app"] {
+        assert_eq!(cloud.get(path).await.ok()["spec"]["region"], "local", "{path}");
+    }
+    let three = cloud.post("/v0/sandboxes", sandbox("three")).await.ok();
+    assert_eq!(three["spec"]["region"], "berlin");
+}
+
+#[tokio::test]
 async fn a_fork_begins_with_its_snapshot_again_until_its_image_is_another() {
     let (cloud, snapshots, machine) = cloud().await;
     cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
