@@ -27,11 +27,13 @@ pub use upload::Upload;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::{Path, PathPart};
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutResult};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -40,6 +42,9 @@ use tokio::sync::Semaphore;
 pub const PART_BYTES: usize = 8 << 20;
 /// Largest list of parts, more than [`Upload`] makes for a stream of many terabytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
+/// Pause before a put is repeated; it doubles with each attempt, this often at most.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_DOUBLED_MAX: u32 = 7;
 
 /// The service. Cheap to clone.
 #[derive(Clone)]
@@ -48,6 +53,8 @@ pub struct Objects {
     prefix: Path,
     /// Limits the requests that carry parts, for all streams together.
     slots: Arc<Semaphore>,
+    /// How often a put whose connection broke is repeated.
+    retries: u32,
 }
 
 /// The place of a stream: one or more names, each made of letters, digits, hyphens and underscores.
@@ -105,13 +112,15 @@ impl Objects {
     /// start.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let store = settings.connect().map_err(|error| Error::Settings(Box::new(error)))?;
-        Ok(Self::new(Arc::new(store), &settings.prefix, settings.parallel))
+        let retries = u32::try_from(settings.retries).unwrap_or(u32::MAX);
+        let objects = Self::new(Arc::new(store), &settings.prefix, settings.parallel);
+        Ok(Self { retries, ..objects })
     }
 
     /// Uses any store.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, parallel: usize) -> Self {
         let slots = Arc::new(Semaphore::new(parallel.max(1)));
-        Self { store, prefix: Path::from(prefix), slots }
+        Self { store, prefix: Path::from(prefix), slots, retries: 0 }
     }
 
     /// Returns the same service with another name added to the prefix.
@@ -170,8 +179,7 @@ impl Objects {
     async fn write(&self, folder: &Folder, content: Bytes) -> Result<Part, Error> {
         let part = Part { digest: Digest::of(&content), size_bytes: content.len() as u64 };
         let path = self.path(folder, &part.digest);
-        let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.store.put_opts(&path, content.into(), once).await {
+        match self.put_new(&path, content).await {
             Ok(_) => Ok(part),
             // An earlier attempt stored it, and its name says what it should hold. If its content
             // were damaged, that would only be noticed when it is read.
@@ -183,6 +191,24 @@ impl Objects {
                 }
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Puts an object that must not exist. The client below repeats no such put whose connection
+    /// broke, because it may have been carried out. Here that does no harm: the name says what the
+    /// object holds.
+    async fn put_new(&self, path: &Path, content: Bytes) -> object_store::Result<PutResult> {
+        let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let mut tries = 0;
+        loop {
+            match self.store.put_opts(path, content.clone().into(), once.clone()).await {
+                Err(error) if tries < self.retries && is_cut_off(&error) => {
+                    tracing::info!(%error, tries, "a put to the object service is repeated");
+                    tokio::time::sleep(PAUSE_FIRST * (1 << tries.min(PAUSE_DOUBLED_MAX))).await;
+                    tries += 1;
+                }
+                put => return put,
+            }
         }
     }
 
@@ -207,6 +233,18 @@ impl Objects {
     fn path(&self, folder: &Folder, digest: &Digest) -> Path {
         self.folder(folder).join(PathPart::from(digest.as_str()))
     }
+}
+
+/// Returns whether a request may have reached the service, and no answer came.
+fn is_cut_off(error: &object_store::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return matches!(error.kind(), HttpErrorKind::Timeout | HttpErrorKind::Interrupted);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 #[cfg(test)]

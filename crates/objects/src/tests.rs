@@ -2,6 +2,7 @@ use super::*;
 use object_store::memory::InMemory;
 use proptest::prelude::*;
 use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
 struct Place {
@@ -12,8 +13,11 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let store = Arc::new(InMemory::new());
         let objects = Objects::new(store.clone(), "kept/here", 2);
         Self { runtime, store, objects }
@@ -115,6 +119,63 @@ fn a_part_of_another_size_is_not_taken_for_the_same() {
     }
     let again = place.put(&folder("one"), b"content");
     assert!(matches!(again, Err(Error::Corrupt(_))), "{again:?}");
+}
+
+/// Reads a request with a body, and returns what its head says.
+fn read_request(stream: &mut TcpStream) -> String {
+    let (mut got, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let length = stream.read(&mut piece).unwrap();
+        got.extend_from_slice(&piece[..length]);
+        let text = String::from_utf8_lossy(&got).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let fields = head.lines().filter_map(|line| line.split_once(": "));
+        let length = fields
+            .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            .find_map(|(_, value)| value.parse().ok());
+        if length.is_none_or(|length: usize| body.len() >= length) {
+            return head.to_owned();
+        }
+    }
+}
+
+#[test]
+fn a_put_whose_connection_broke_is_repeated() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let service = std::thread::spawn(move || {
+        let (mut cut, _) = listener.accept().unwrap();
+        let _ = cut.read(&mut [0; 1]).unwrap();
+        // Unread bytes make the end a reset: the client cannot know what became of its request.
+        drop(cut);
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut heads = Vec::new();
+        for _ in 0..2 {
+            heads.push(read_request(&mut stream));
+            let answer = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+        heads
+    });
+    let settings = Settings {
+        endpoint,
+        bucket: "bucket".into(),
+        region: "here".into(),
+        key_id: "key".into(),
+        secret: Secret::new("secret"),
+        prefix: String::new(),
+        parallel: 1,
+        timeout: Duration::from_secs(20),
+        retries: 1,
+    };
+    let place = Place::new();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let objects = Objects::open(&settings).unwrap();
+    let mut upload = objects.put(folder("one"), place.runtime.handle().clone());
+    upload.write_all(b"content").unwrap();
+    upload.finish().unwrap();
+    let heads = service.join().unwrap();
+    assert!(heads.iter().all(|head| head.starts_with("PUT ")), "{heads:?}");
 }
 
 #[test]
