@@ -49,7 +49,7 @@ impl Terminals {
             return Ok(session.clone());
         }
         if sessions.len() >= SESSIONS_MAX {
-            return Err(Error::Unavailable(format!("{SESSIONS_MAX} terminals are open already")));
+            make_room(&mut sessions)?;
         }
         let session = Session::open(instance, ask).map_err(|error| {
             Error::Unprocessable(format!(
@@ -59,6 +59,19 @@ impl Terminals {
         })?;
         sessions.insert(ask.session.clone(), session.clone());
         Ok(session)
+    }
+}
+
+/// Ends the session that has been without clients for longest.
+fn make_room(sessions: &mut HashMap<String, Arc<Session>>) -> Result<(), Error> {
+    let idle = sessions.iter().filter_map(|(name, session)| Some((session.idle_since()?, name)));
+    let longest = idle.min().map(|(_, name)| name.clone());
+    match longest.and_then(|name| sessions.remove(&name)) {
+        Some(session) => {
+            session.end();
+            Ok(())
+        }
+        None => Err(Error::Unavailable(format!("{SESSIONS_MAX} terminals have clients already"))),
     }
 }
 

@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::time::{Instant, interval};
 
 /// Output that is replayed to clients that connect later or reconnect.
@@ -51,6 +51,9 @@ pub(super) struct Session {
     waiting: AtomicUsize,
     shown: Mutex<Shown>,
     ended: AtomicBool,
+    /// When it was last known to have clients.
+    seen: Mutex<Instant>,
+    asked_to_end: Notify,
 }
 
 struct Shown {
@@ -78,6 +81,8 @@ impl Session {
             waiting: AtomicUsize::new(0),
             shown: Mutex::new(shown),
             ended: AtomicBool::new(false),
+            seen: Mutex::new(Instant::now()),
+            asked_to_end: Notify::new(),
         });
         tokio::spawn(run(session.clone(), pty, end, asked));
         Ok(session)
@@ -124,6 +129,15 @@ impl Session {
 
     fn has_clients(&self) -> bool {
         self.shown.lock().live.as_ref().is_some_and(|live| live.receiver_count() > 0)
+    }
+
+    /// Returns since when it has had no clients, if it has none.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        (!self.has_clients()).then(|| *self.seen.lock())
+    }
+
+    pub(super) fn end(&self) {
+        self.asked_to_end.notify_one();
     }
 
     fn close(&self) {
@@ -178,7 +192,6 @@ async fn run(
     let mut output = Output { buffer: [0; READ_BYTES], held: 0 };
     let mut unwritten: VecDeque<u8> = VecDeque::new();
     let mut idle_poll = interval(IDLE_POLL);
-    let mut seen = Instant::now();
     loop {
         let next = unwritten.as_slices().0;
         tokio::select! {
@@ -200,12 +213,13 @@ async fn run(
                 }
             }
             _ = idle_poll.tick() => {
-                if session.has_clients() {
-                    seen = Instant::now();
-                } else if seen.elapsed() > IDLE_MAX {
-                    break;
+                match session.idle_since() {
+                    None => *session.seen.lock() = Instant::now(),
+                    Some(since) if since.elapsed() > IDLE_MAX => break,
+                    Some(_) => {}
                 }
             }
+            () = session.asked_to_end.notified() => break,
             _ = &mut end => break,
         }
     }

@@ -1,19 +1,31 @@
 //! Terminals over WebSocket.
 
 use crate::common::Guest;
+use crate::first::until;
 use serde_json::{Value, json};
 use std::net::TcpStream;
 use std::time::Duration;
-use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
+use tokio_tungstenite::tungstenite::{self, HandshakeError, Message, WebSocket};
 
 pub(crate) struct Client(pub(crate) WebSocket<TcpStream>);
 
 impl Client {
     pub(crate) fn connect(guest: &Guest, query: &str) -> Self {
+        Self::try_connect(guest, query).unwrap()
+    }
+
+    /// Connects, unless that is refused with the status that is returned.
+    fn try_connect(guest: &Guest, query: &str) -> Result<Self, u16> {
         let stream = TcpStream::connect(&guest.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let address = format!("ws://{}/terminal/ws?shell=/bin/sh&{query}", guest.address);
-        Self(tungstenite::client(address, stream).unwrap().0)
+        match tungstenite::client(address, stream) {
+            Ok((socket, _)) => Ok(Self(socket)),
+            Err(HandshakeError::Failure(tungstenite::Error::Http(answer))) => {
+                Err(answer.status().as_u16())
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     fn say(&mut self, message: &Value) {
@@ -92,6 +104,20 @@ fn the_end_of_the_shell_is_the_end_of_the_session() {
     let mut again = Client::connect(&guest, "");
     again.type_in("echo $((70+7))\n");
     again.until("77");
+}
+
+#[test]
+fn a_terminal_without_clients_makes_room_for_a_new_one() {
+    let guest = Guest::start();
+    let mut left = Client::connect(&guest, "sessionId=left");
+    left.type_in("echo $((40+2))\n");
+    left.until("42");
+    let open = |number| Client::connect(&guest, &format!("sessionId={number}"));
+    let _held: Vec<Client> = (1..32).map(open).collect();
+    assert_eq!(Client::try_connect(&guest, "sessionId=new").err(), Some(503));
+    drop(left);
+    // That its client has gone is noticed a moment later.
+    until("no room is made", || Client::try_connect(&guest, "sessionId=new").is_ok());
 }
 
 #[test]
