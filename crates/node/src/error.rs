@@ -157,7 +157,7 @@ impl DriveError {
         let why = match error {
             Errno::LOOP | Errno::NOTDIR => "a part of it is a link, or no folder",
             Errno::NOENT => "there is no such folder",
-            Errno::NAMETOOLONG => "a part of it is too long, or too many folders are in each other",
+            Errno::NAMETOOLONG => "a part of it is too long",
             Errno::INVAL => "it names no folder",
             Errno::NOTEMPTY => "others write into it all the time",
             Errno::EXIST => "something else is mounted there",
