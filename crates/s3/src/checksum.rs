@@ -31,6 +31,21 @@ impl Algorithm {
         }
     }
 
+    /// Returns the element for its value in a list of parts.
+    pub(crate) fn element(self) -> &'static str {
+        match self {
+            Self::Crc32 => "ChecksumCRC32",
+            Self::Crc32c => "ChecksumCRC32C",
+            Self::Crc64Nvme => "ChecksumCRC64NVME",
+            Self::Sha1 => "ChecksumSHA1",
+            Self::Sha256 => "ChecksumSHA256",
+        }
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        ALL.into_iter()
+    }
+
     pub(crate) fn of_field(field: &str) -> Option<Self> {
         ALL.into_iter().find(|algorithm| algorithm.field().eq_ignore_ascii_case(field))
     }
@@ -44,6 +59,11 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
+    /// Returns the header field for it and its value.
+    pub(crate) fn into_field(self) -> (String, String) {
+        (self.algorithm.field().to_owned(), self.value)
+    }
+
     /// Reads the checksum in the headers. Several are refused, because it would be unclear which
     /// one counts.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, Error> {
@@ -91,6 +111,11 @@ impl Running {
         }
     }
 
+    /// Returns the checksum of what has passed as text.
+    pub(crate) fn value(self) -> String {
+        STANDARD.encode(self.finish())
+    }
+
     fn finish(self) -> Vec<u8> {
         match self.sum {
             Sum::Crc(crc) => crc.finish(),
@@ -101,16 +126,22 @@ impl Running {
     /// Checks that the body has the announced checksum.
     pub(crate) fn check(self, announced: &str) -> Result<Checksum, Error> {
         let algorithm = self.algorithm;
-        let Ok(bytes) = STANDARD.decode(announced.trim()) else {
+        let not_valid = |_| {
             let message = format!("The value of {} is not valid.", algorithm.field());
-            return Err(Error::new(Code::InvalidRequest, message));
+            Error::new(Code::InvalidRequest, message)
         };
-        if bytes != self.finish() {
-            let message = format!("The body does not have the {} that came.", algorithm.field());
+        if decoded(announced.trim()).map_err(not_valid)? != self.finish() {
+            let message = format!("The content does not have the {} that came.", algorithm.field());
             return Err(Error::new(Code::BadDigest, message));
         }
         Ok(Checksum { algorithm, value: announced.trim().to_owned() })
     }
+}
+
+/// Returns the bytes of a checksum.
+pub(crate) fn decoded(value: &str) -> Result<Vec<u8>, Error> {
+    let not_valid = |_| Error::new(Code::InvalidRequest, "A checksum is not valid.");
+    STANDARD.decode(value).map_err(not_valid)
 }
 
 /// Reads the bytes of `Content-MD5`.

@@ -95,6 +95,10 @@ impl Error {
         Self::new(Code::KeyConflict, message)
     }
 
+    pub(crate) fn may_not_write() -> Self {
+        Self::new(Code::AccessDenied, "This key may not write to this bucket.")
+    }
+
     pub(crate) fn incomplete() -> Self {
         Self::new(Code::IncompleteBody, "The body ended before what was announced.")
     }

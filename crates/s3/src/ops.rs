@@ -8,6 +8,7 @@ mod list;
 mod multipart;
 mod read;
 pub(crate) mod uploads;
+mod wanted;
 mod write;
 
 use crate::body::Body;

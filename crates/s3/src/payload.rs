@@ -191,6 +191,12 @@ impl Payload {
         running.check(&announced.ok_or_else(missing)?).map(Some)
     }
 
+    /// Takes a checksum out that came in the headers and is not one of the body.
+    pub(crate) fn take_announced(&mut self) -> Option<Checksum> {
+        let (running, value) = self.checksum.take_if(|(_, value)| value.is_some())?;
+        Some(Checksum { algorithm: running.algorithm, value: value? })
+    }
+
     /// Reads the whole body into memory.
     pub(crate) async fn collect(mut self, bytes_max: usize) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();

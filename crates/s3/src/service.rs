@@ -135,6 +135,7 @@ impl Service {
         Call {
             parts,
             bucket: name.to_owned(),
+            bucket_id: id,
             query,
             folder,
             may_write,
@@ -174,20 +175,19 @@ impl Service {
 }
 
 async fn act(call: Call, place: Place, payload: Payload) -> Result<Response<Body>, Error> {
-    let denied = || Error::new(Code::AccessDenied, "This key may not write to this bucket.");
     match place {
         Place::Service => Err(Error::new(Code::MethodNotAllowed, "There is no bucket.")),
         Place::Bucket(name) => {
             let act = BucketAct::of(&call.parts, &call.query)?;
             if act.writes() && !call.may_write {
-                return Err(denied());
+                return Err(Error::may_not_write());
             }
             ops::bucket(call, act, &name, payload).await
         }
         Place::Object(name, key) => {
             let act = ObjectAct::of(&call.parts, &call.query)?;
             if act.writes() && !call.may_write {
-                return Err(denied());
+                return Err(Error::may_not_write());
             }
             ops::object(call, act, (&name, &key), payload).await
         }

@@ -13,6 +13,9 @@ use types::Timestamp;
 const NAME: &str = "trusted.holm.s3.sheet";
 /// The size that fits into the block that ext4 has for all attributes of a file.
 const BYTES_MAX: usize = 3600;
+/// Room that is left beside what a client stores: for the seal, the checksum and the id of an
+/// upload.
+const OWN_BYTES: usize = 400;
 /// A file gets its name at most this long after its sheet was written, or else the sheet is written
 /// again. A later change to the file shows in its change time, which nobody can set.
 const NAMED_WITHIN_NS: i64 = 10_000_000_000;
@@ -127,11 +130,13 @@ impl Sheet {
         seal.map(|seal| seal.renew(facts)).is_some()
     }
 
+    /// Checks that there will be room for it, before the content comes.
+    pub(crate) fn require_room(&self) -> Result<(), Error> {
+        let text = serde_json::to_vec(self).map_err(std::io::Error::from)?;
+        if text.len() + OWN_BYTES > BYTES_MAX { Err(too_large()) } else { Ok(()) }
+    }
+
     pub(super) fn write(&self, path: &str) -> Result<(), Error> {
-        let too_large = || {
-            let message = "The metadata of the object is larger than what can be kept.";
-            Error::new(Code::MetadataTooLarge, message)
-        };
         let text = serde_json::to_vec(self).map_err(std::io::Error::from)?;
         if text.len() > BYTES_MAX {
             return Err(too_large());
@@ -175,6 +180,11 @@ impl Sheet {
     pub(crate) fn checksum(&self, facts: &Facts) -> Option<&(String, String)> {
         self.checksum.as_ref().filter(|_| self.is_sealed(facts))
     }
+}
+
+fn too_large() -> Error {
+    let message = "The metadata of the object is larger than what can be kept.";
+    Error::new(Code::MetadataTooLarge, message)
 }
 
 pub(super) fn etag_of_nothing() -> String {

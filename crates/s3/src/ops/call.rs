@@ -1,6 +1,6 @@
 //! What each operation gets, and how it does work that blocks.
 
-use crate::access::Caller;
+use crate::access::{Caller, Refused};
 use crate::error::{Code, Error};
 use crate::folder::{Folder, Locks, Turn};
 use crate::route::Query;
@@ -13,8 +13,9 @@ use types::World;
 /// A request of an authenticated caller to an open bucket.
 pub(crate) struct Call {
     pub(crate) parts: Parts,
-    /// The bucket's name in the request.
+    /// The bucket's name in the request, and what identifies its files.
     pub(crate) bucket: String,
+    pub(crate) bucket_id: String,
     pub(crate) query: Query,
     pub(crate) folder: Folder,
     pub(crate) may_write: bool,
@@ -30,6 +31,17 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Checks that the key may still write to the same bucket. To be called when all of a body has
+    /// come, which may take long: a drive may have been deleted meanwhile, and what is written to
+    /// its files then is lost.
+    pub(super) async fn require_bucket(&self) -> Result<(), Error> {
+        let bucket = self.caller.open(&self.bucket).await?;
+        if bucket.id != self.bucket_id {
+            return Err(Refused::NoBucket.into());
+        }
+        if bucket.may_write { Ok(()) } else { Err(Error::may_not_write()) }
+    }
+
     /// Waits until it may do work that takes long however little the caller sends, such as copying
     /// or looking through folders. The work has to keep what is returned: it goes on when the
     /// caller has gone, and otherwise one owner would keep the processors busy for all others.
@@ -60,10 +72,17 @@ pub(super) mod tests {
     use crate::ops::list;
     use futures_util::{FutureExt as _, poll};
     use std::fs::File;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use types::Timestamp;
 
-    struct Somebody(Secret);
+    /// Owns a key that opens one bucket, with the files of this folder.
+    struct Somebody(Secret, PathBuf);
+
+    fn bucket(root: &Path) -> Bucket {
+        let files = Arc::new(File::open(root).unwrap().into());
+        let owner = Owner { user: 0, group: 0 };
+        Bucket { id: "bucket".into(), files, owner, may_write: true }
+    }
 
     impl Caller for Somebody {
         fn secret(&self) -> &Secret {
@@ -79,7 +98,7 @@ pub(super) mod tests {
         }
 
         fn open<'a>(&'a self, _: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
-            Box::pin(async { Err(Refused::NoBucket) })
+            Box::pin(async { Ok(bucket(&self.1)) })
         }
 
         fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
@@ -88,20 +107,18 @@ pub(super) mod tests {
     }
 
     pub(in crate::ops) fn call(root: &Path, heavy: &Arc<Turns>) -> Call {
-        let files = Arc::new(File::open(root).unwrap().into());
-        let owner = Owner { user: 0, group: 0 };
-        let bucket = Bucket { id: "bucket".into(), files, owner, may_write: true };
         let (locks, turn) = (Arc::<Locks>::default(), Arc::new(()) as Turn);
         let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(7));
         let request = http::Request::get("/").header("x-amz-copy-source", "bucket/from");
         Call {
             parts: request.body(()).unwrap().into_parts().0,
             bucket: "bucket".into(),
+            bucket_id: "bucket".into(),
             query: Query(Vec::new()),
-            folder: Folder::new(bucket, &locks, world.clone(), Arc::clone(&turn)),
+            folder: Folder::new(bucket(root), &locks, world.clone(), Arc::clone(&turn)),
             may_write: true,
             key_id: "ak".into(),
-            caller: Arc::new(Somebody(Secret::new("secret"))),
+            caller: Arc::new(Somebody(Secret::new("secret"), root.to_owned())),
             settings: Arc::default(),
             locks,
             turn,

@@ -19,7 +19,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use types::hex;
 
-/// How many bytes are read at once for an MD5.
+/// How many bytes are read at once for a checksum.
 const PIECE: usize = 1 << 20;
 
 /// The object to copy.
@@ -79,15 +79,21 @@ pub(super) fn draft_of(
 }
 
 fn md5_of(file: &File) -> Result<[u8; 16], Error> {
+    let mut md5 = Md5::new();
+    each_piece(file, |piece| md5.update(piece))?;
+    Ok(md5.finalize().into())
+}
+
+/// Reads a file from its beginning.
+pub(super) fn each_piece(file: &File, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
     let mut file = file;
     file.seek(SeekFrom::Start(0))?;
-    let (mut md5, mut piece) = (Md5::new(), vec![0; PIECE]);
+    let mut piece = vec![0; PIECE];
     loop {
         let length = file.read(&mut piece)?;
-        let Some(read) = piece.get(..length).filter(|read| !read.is_empty()) else { break };
-        md5.update(read);
+        let Some(read) = piece.get(..length).filter(|read| !read.is_empty()) else { return Ok(()) };
+        take(read);
     }
-    Ok(md5.finalize().into())
 }
 
 pub(super) async fn object(call: Call, key: Key) -> Result<Response<Body>, Error> {
@@ -106,6 +112,7 @@ pub(super) async fn object(call: Call, key: Key) -> Result<Response<Body>, Error
     let on_source = Conditions::of_source(headers);
     let on_target = Conditions::read(headers);
     let turn = call.heavy().await?;
+    call.require_bucket().await?;
     let (etag, modified_at) = blocking(move || {
         let _turn = turn;
         let object = source.find(&on_source)?;

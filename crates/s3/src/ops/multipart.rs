@@ -4,17 +4,17 @@ use super::answers::{empty, quoted, xml};
 use super::call::{Call, blocking};
 use super::copy::{draft_of, source, span_of};
 use super::uploads::{self, Begin, Upload, no_upload};
+use super::wanted::{Wanted, WantedPart, find_part, read_parts};
 use super::write::{Received, echo, holding, receive, stored};
 use crate::body::Body;
 use crate::conditions::Conditions;
 use crate::error::{Code, Error};
-use crate::folder::{Folder, Object, Sheet};
-use crate::headers::to_keep;
+use crate::folder::{Folder, Sheet};
+use crate::headers::{text, to_keep};
 use crate::key::Key;
 use crate::payload::Payload;
-use crate::settings::Settings;
 use crate::signature::encode;
-use crate::xml::{Element, Xml};
+use crate::xml::Xml;
 use http::{Response, StatusCode};
 use md5::{Digest, Md5};
 use std::fs::File;
@@ -36,6 +36,8 @@ pub(super) async fn create(call: Call, bucket: &str, key: Key) -> Result<Respons
         return Err(Error::argument("A folder has no content that could come in parts."));
     }
     let headers = to_keep(&call.parts.headers, call.settings.metadata_bytes_max)?;
+    // Else its parts would come in vain.
+    Sheet::new(headers.clone()).require_room()?;
     let begin = Begin { key: key.as_str().to_owned(), headers };
     let most = call.settings.uploads_max;
     let id = blocking(move || uploads::create(&call.folder, &begin, most, &call.world)).await?;
@@ -60,10 +62,11 @@ pub(super) async fn put_part(
     let number = number_of(&call)?;
     let (_, upload) = open(&call, key).await?;
     let (folder, bytes_max) = (call.folder.clone(), call.settings.put_bytes_max);
-    let (etag, checksum) = receive(&call.folder, payload, bytes_max, move |received| {
+    let (etag, checksum) = receive(&call, payload, bytes_max, move |received| {
         let Received { draft, md5, checksum } = received;
         let etag = hex::encode(&md5);
-        upload.keep(&folder, number, (&draft, Sheet::default(), &etag))?;
+        let sheet = Sheet::default().with_checksum(checksum.clone());
+        upload.keep(&folder, number, (&draft, sheet, &etag))?;
         Ok((etag, checksum))
     })
     .await?;
@@ -78,6 +81,7 @@ pub(super) async fn copy_part(call: Call, key: Key) -> Result<Response<Body>, Er
     let (_, upload) = open(&call, key).await?;
     let conditions = Conditions::of_source(&call.parts.headers);
     let turn = call.heavy().await?;
+    call.require_bucket().await?;
     let (etag, modified_at) = blocking(move || {
         let _turn = turn;
         let object = source.find(&conditions)?;
@@ -101,11 +105,13 @@ pub(super) async fn complete(
     call: Call,
     bucket: &str,
     key: Key,
-    payload: Payload,
+    mut payload: Payload,
 ) -> Result<Response<Body>, Error> {
     let opened = open(&call, key.clone()).await.map(|(_, upload)| upload);
+    // Here the header is about the object, and not about the body.
+    let checksum = payload.take_announced();
     let body = payload.collect(call.settings.xml_bytes_max).await?;
-    let wanted = read_parts(&body, &call.settings)?;
+    let wanted = Wanted { parts: read_parts(&body, &call.settings)?, checksum };
     let location = format!("{}/{}/{}", call.settings.base, encode(bucket), encode(key.as_str()));
     let etag = end(call, key.clone(), opened, wanted).await?;
     let mut answer = Xml::begin("CompleteMultipartUploadResult", true);
@@ -123,7 +129,7 @@ async fn end(
     call: Call,
     key: Key,
     opened: Result<Upload, Error>,
-    wanted: Vec<(u32, String)>,
+    wanted: Wanted,
 ) -> Result<String, Error> {
     let (id, folder) = (id_of(&call)?, call.folder.clone());
     let ended = match opened {
@@ -148,14 +154,17 @@ async fn publish(
     call: Call,
     key: Key,
     (id, upload): (String, Upload),
-    wanted: Vec<(u32, String)>,
+    wanted: Wanted,
 ) -> Result<String, Error> {
     let turn = call.heavy().await?;
+    call.require_bucket().await?;
     blocking(move || {
         let _turn = turn;
-        check_parts(&call, &upload, &wanted)?;
-        let (draft, etag) = join(&call, &upload, &wanted)?;
-        let mut sheet = Sheet::new(upload.begin.headers).of_upload(&id);
+        check_parts(&call, &upload, &wanted.parts)?;
+        let (draft, etag) = join(&call, &upload, &wanted.parts)?;
+        let checksum = wanted.check(&upload, &draft)?;
+        let headers = upload.begin.headers;
+        let mut sheet = Sheet::new(headers).of_upload(&id).with_checksum(checksum);
         call.folder.finish(&draft, &mut sheet, &etag)?;
         let conditions = Conditions::read(&call.parts.headers);
         let draft = (&draft, sheet);
@@ -184,37 +193,9 @@ async fn published(folder: Folder, id: String, key: Key) -> Result<Option<String
     .await
 }
 
-/// Reads the numbers and ETags of the requested parts.
-fn read_parts(body: &[u8], settings: &Settings) -> Result<Vec<(u32, String)>, Error> {
-    let malformed = || Error::new(Code::MalformedXml, "The body names no parts, or too many.");
-    let root = Element::read(body, settings.xml_elements_max)?;
-    let parts = root.children.iter().filter(|child| child.name == "Part").map(|part| {
-        let number = part.child("PartNumber")?.trim().parse().ok()?;
-        let etag = part.child("ETag")?.trim().trim_matches('"').to_owned();
-        Some((number, etag))
-    });
-    let parts: Vec<(u32, String)> = parts.collect::<Option<_>>().ok_or_else(malformed)?;
-    let most = usize::try_from(settings.parts_max).unwrap_or(usize::MAX);
-    if root.name != "CompleteMultipartUpload" || parts.is_empty() || parts.len() > most {
-        return Err(malformed());
-    }
-    if !parts.windows(2).all(|pair| matches!(pair, [(a, _), (b, _)] if a < b)) {
-        let message = "The parts are not in the order of their numbers.";
-        return Err(Error::new(Code::InvalidPartOrder, message));
-    }
-    Ok(parts)
-}
-
-fn find_part(upload: &Upload, (number, etag): &(u32, String)) -> Result<Object, Error> {
-    let part = upload.part(*number)?.filter(|part| part.etag() == *etag);
-    part.ok_or_else(|| {
-        Error::new(Code::InvalidPart, format!("Part {number} is not there as named."))
-    })
-}
-
 /// Checks that the parts can make up an object. Looks at one after another, because an open part
 /// takes a descriptor, and all workspaces share those.
-fn check_parts(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(), Error> {
+fn check_parts(call: &Call, upload: &Upload, wanted: &[WantedPart]) -> Result<(), Error> {
     let mut size = 0_u64;
     for (place, named) in wanted.iter().enumerate() {
         let part = find_part(upload, named)?;
@@ -227,11 +208,17 @@ fn check_parts(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result
     if size > call.settings.object_bytes_max {
         return Err(Error::new(Code::EntityTooLarge, "The object is too large."));
     }
-    Ok(())
+    match text(&call.parts, "x-amz-mp-object-size") {
+        Some(announced) if announced.trim().parse() != Ok(size) => {
+            let message = format!("The parts have {size} bytes, and not {announced}.");
+            Err(Error::new(Code::InvalidRequest, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Joins all parts in a draft. Nothing is copied if the file system can share blocks.
-fn join(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(File, String), Error> {
+fn join(call: &Call, upload: &Upload, wanted: &[WantedPart]) -> Result<(File, String), Error> {
     let (draft, mut md5) = (call.folder.draft()?, Md5::new());
     for named in wanted {
         let part = find_part(upload, named)?;
@@ -382,6 +369,11 @@ mod tests {
         (id, etag)
     }
 
+    fn parts(etag: &str) -> Wanted {
+        let part = WantedPart { number: 1, etag: etag.to_owned(), checksum: None };
+        Wanted { parts: vec![part], checksum: None }
+    }
+
     fn end_of(root: &Path, id: &str, conditions: &[(&'static str, &str)]) -> Call {
         let mut call = call(root, &Arc::new(Turns::new(1, 1)));
         call.query = Query(vec![("uploadId".into(), id.into())]);
@@ -398,20 +390,20 @@ mod tests {
         let none: &[(&'static str, &str)] = &[];
         for conditions in [none, &[("if-none-match", "*")]] {
             let (id, part) = begin(root.path(), &key);
-            let wanted = vec![(1, part)];
+            let wanted = || parts(&part);
             // Both have found the upload before either ends it.
             let [(first, one), (second, two)] = [(), ()].map(|()| {
                 let call = end_of(root.path(), &id, conditions);
                 let upload = uploads::open(&call.folder, &id, &key);
                 (call, upload)
             });
-            let etag = end(first, key.clone(), one, wanted.clone()).await.unwrap();
-            assert_eq!(end(second, key.clone(), two, wanted.clone()).await.unwrap(), etag);
+            let etag = end(first, key.clone(), one, wanted()).await.unwrap();
+            assert_eq!(end(second, key.clone(), two, wanted()).await.unwrap(), etag);
             // Without the object, it is an upload that nobody has ended.
             std::fs::remove_file(root.path().join("a/b")).unwrap();
             let late = end_of(root.path(), &id, conditions);
             let gone = uploads::open(&late.folder, &id, &key);
-            let error = end(late, key.clone(), gone, wanted).await.unwrap_err();
+            let error = end(late, key.clone(), gone, wanted()).await.unwrap_err();
             assert_eq!(error.code, Code::NoSuchUpload);
         }
     }
@@ -425,7 +417,7 @@ mod tests {
             let (id, part) = begin(root.path(), &key);
             let call = end_of(root.path(), &id, &[("if-none-match", "*")]);
             let upload = uploads::open(&call.folder, &id, &key);
-            end(call, key.clone(), upload, vec![(1, part)]).await
+            end(call, key.clone(), upload, parts(&part)).await
         };
         let etag = end_again().await.unwrap();
         assert_eq!(end_again().await.unwrap(), etag);

@@ -3,6 +3,7 @@
 use super::answers::{empty, quoted, set};
 use super::call::{Call, blocking};
 use crate::body::Body;
+use crate::checksum::Checksum;
 use crate::conditions::Conditions;
 use crate::error::{Code, Error};
 use crate::folder::{Folder, Object, Sheet};
@@ -63,7 +64,7 @@ async fn gather(payload: &mut Payload) -> Result<(Vec<Bytes>, bool), Error> {
 
 /// Receives a body, checks it against what was announced, and passes it to `then`, which may block.
 pub(super) async fn receive<T: Send + 'static>(
-    folder: &Folder,
+    call: &Call,
     mut payload: Payload,
     bytes_max: u64,
     then: impl FnOnce(Received) -> Result<T, Error> + Send + 'static,
@@ -74,15 +75,16 @@ pub(super) async fn receive<T: Send + 'static>(
     let mut writing = None;
     loop {
         let (pieces, ended) = gather(&mut payload).await?;
-        let here = folder.clone();
+        let here = call.folder.clone();
         if !ended {
             let written = blocking(move || Writing::write(&here, writing, &pieces)).await?;
             writing = Some(written);
             continue;
         }
         let checksum = payload.checksum()?;
-        let checksum = checksum.map(|sum| (sum.algorithm.field().to_owned(), sum.value));
+        let checksum = checksum.map(Checksum::into_field);
         let announced = payload.md5;
+        call.require_bucket().await?;
         return blocking(move || {
             let Writing { draft, md5 } = Writing::write(&here, writing, &pieces)?;
             let md5: [u8; 16] = md5.finalize().into();
@@ -104,7 +106,7 @@ pub(super) async fn put(call: Call, key: Key, payload: Payload) -> Result<Respon
     }
     let folder = call.folder.clone();
     let bytes_max = call.settings.put_bytes_max;
-    let (etag, checksum) = receive(&call.folder, payload, bytes_max, move |received| {
+    let (etag, checksum) = receive(&call, payload, bytes_max, move |received| {
         let etag = hex::encode(&received.md5);
         let mut sheet = sheet.with_checksum(received.checksum.clone());
         folder.finish(&received.draft, &mut sheet, &etag)?;

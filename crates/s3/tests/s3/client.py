@@ -1,5 +1,6 @@
 """The S3 client of AWS against a server over a folder: client.py PART ENDPOINT KEY SECRET BUCKET FOLDER."""
 
+import base64
 import datetime
 import hashlib
 import http.client
@@ -8,6 +9,7 @@ import json
 import os
 import sys
 import threading
+import zlib
 
 import boto3
 import botocore.auth
@@ -310,6 +312,45 @@ def multipart():
     for _ in range(20):
         s3.create_multipart_upload(Bucket=bucket, Key="k")
     refused("TooManyUploads", 409, s3.create_multipart_upload, Bucket=bucket, Key="k")
+
+
+def crc32(data):
+    return base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode()
+
+
+def sums():
+    """Checksums of objects that come in parts."""
+    pieces = [b"a" * 5 * MIB, b"b"]
+
+    def end(of_first=None, **more):
+        named = {"Bucket": bucket, "Key": "summed"}
+        named["UploadId"] = s3.create_multipart_upload(**named)["UploadId"]
+        parts = []
+        for number, piece in enumerate(pieces, 1):
+            tag = s3.upload_part(**named, PartNumber=number, Body=piece, ChecksumCRC32=crc32(piece))["ETag"]
+            parts.append({"PartNumber": number, "ETag": tag})
+        if of_first:
+            parts[0]["ChecksumCRC32"] = of_first
+        try:
+            s3.complete_multipart_upload(**named, MultipartUpload={"Parts": parts}, **more)
+        except ClientError:
+            s3.abort_multipart_upload(**named)
+            raise
+
+    whole, wrong = crc32(b"".join(pieces)), crc32(b"wrong")
+    end(crc32(pieces[0]), ChecksumCRC32=whole, MpuObjectSize=5 * MIB + 1)
+    assert s3.head_object(Bucket=bucket, Key="summed", ChecksumMode="ENABLED")["ChecksumCRC32"] == whole
+    of_parts = crc32(b"".join(zlib.crc32(piece).to_bytes(4, "big") for piece in pieces))
+    end(ChecksumCRC32=f"{of_parts}-2")
+    sha256 = base64.b64encode(hashlib.sha256(b"".join(pieces)).digest()).decode()
+    end(ChecksumSHA256=sha256)
+    refused("BadDigest", 400, end, ChecksumCRC32=wrong)
+    refused("BadDigest", 400, end, ChecksumCRC32=f"{of_parts}-3")
+    refused("BadDigest", 400, end, ChecksumCRC32=f"{wrong}-2")
+    refused("InvalidPart", 400, end, of_first=wrong)
+    refused("InvalidRequest", 400, end, MpuObjectSize=7)
+    refused("MetadataTooLarge", 400, s3.create_multipart_upload, Bucket=bucket, Key="k", Metadata={"a": '"' * 1900})
+    assert get("summed") == b"".join(pieces) and hidden() == []
 
 
 class Signer(S3SigV4Auth):

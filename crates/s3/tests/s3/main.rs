@@ -45,6 +45,11 @@ async fn objects_come_in_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn objects_in_parts_have_the_checksums_that_came() {
+    against_folder("sums").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_that_are_not_right_are_refused() {
     against_folder("refusals").await;
 }
