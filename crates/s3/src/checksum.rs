@@ -67,6 +67,11 @@ impl Checksum {
     /// Reads the checksum in the headers. Several are refused, because it would be unclear which
     /// one counts.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, Error> {
+        let unknown = headers.keys().find(|name| is_unknown(name.as_str()));
+        if let Some(name) = unknown {
+            let message = format!("{name} is not checked here.");
+            return Err(Error::new(Code::NotImplemented, message));
+        }
         let mut found = None;
         for algorithm in ALL {
             let Some(value) = headers.get(algorithm.field()) else { continue };
@@ -79,6 +84,13 @@ impl Checksum {
         }
         Ok(found)
     }
+}
+
+/// Returns whether a field announces a checksum of an algorithm that is not known. It is refused: if
+/// it was ignored, the client would believe that the body was checked.
+fn is_unknown(field: &str) -> bool {
+    let Some(rest) = field.strip_prefix("x-amz-checksum-") else { return false };
+    !matches!(rest, "algorithm" | "mode" | "type") && Algorithm::of_field(field).is_none()
 }
 
 enum Sum {

@@ -55,6 +55,11 @@ impl Conditions {
         )
     }
 
+    /// Demands that the object there has this ETag.
+    pub(crate) fn matching(etag: &str) -> Self {
+        Self { matches: Some(Tags::read(etag)), ..Self::default() }
+    }
+
     /// Reads the conditions on the source of a copy.
     pub(crate) fn of_source(headers: &HeaderMap) -> Self {
         let names = [

@@ -17,7 +17,7 @@ const KEPT: [&str; 6] = [
     "expires",
 ];
 /// Fields that are refused: ignoring them would promise something that does not happen.
-const NOT_HERE: [&str; 10] = [
+const NOT_HERE: [&str; 15] = [
     "x-amz-server-side-encryption",
     "x-amz-server-side-encryption-customer-algorithm",
     "x-amz-server-side-encryption-aws-kms-key-id",
@@ -27,7 +27,12 @@ const NOT_HERE: [&str; 10] = [
     "x-amz-object-lock-legal-hold",
     "x-amz-object-lock-retain-until-date",
     "x-amz-grant-read",
+    "x-amz-grant-read-acp",
+    "x-amz-grant-write",
+    "x-amz-grant-write-acp",
     "x-amz-grant-full-control",
+    "x-amz-rename-source",
+    "x-amz-write-offset-bytes",
 ];
 
 /// Returns the fields that a request wants to store with the object.

@@ -80,7 +80,7 @@ pub(crate) enum ObjectAct {
 }
 
 /// Subresources that S3 has and drives do not.
-const NOT_HERE: [&str; 25] = [
+const NOT_HERE: [&str; 26] = [
     "accelerate",
     "acl",
     "analytics",
@@ -99,6 +99,7 @@ const NOT_HERE: [&str; 25] = [
     "policy",
     "policyStatus",
     "publicAccessBlock",
+    "renameObject",
     "replication",
     "requestPayment",
     "restore",
@@ -112,12 +113,14 @@ const NOT_HERE_EITHER: [&str; 5] = ["versionId", "versions", "website", "session
 fn not_here(query: &Query, known: &[&str]) -> Result<(), Error> {
     let all = NOT_HERE.iter().chain(&NOT_HERE_EITHER);
     match all.into_iter().find(|name| query.has(name) && !known.contains(name)) {
-        Some(name) => {
-            let message = format!("A drive has nothing of what `{name}` asks for.");
-            Err(Error::new(Code::NotImplemented, message))
-        }
+        Some(name) => Err(nothing_of(name)),
         None => Ok(()),
     }
+}
+
+fn nothing_of(name: &str) -> Error {
+    let message = format!("A drive has nothing of what `{name}` asks for.");
+    Error::new(Code::NotImplemented, message)
 }
 
 fn no_method() -> Error {
@@ -135,6 +138,7 @@ impl BucketAct {
             "GET" if query.get("list-type") == Some("2") => Self::ListV2,
             "GET" => Self::ListV1,
             "POST" if query.has("delete") => Self::DeleteMany,
+            "PUT" if query.has("versioning") => return Err(nothing_of("versioning")),
             "PUT" => Self::Create,
             _ => return Err(no_method()),
         })

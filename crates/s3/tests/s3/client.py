@@ -456,6 +456,38 @@ def refusals():
     expect(400, "MalformedXML", signed("POST", key="", query="?delete", body=many))
     expect(405, "MethodNotAllowed", signed("PATCH"))
     expect(501, "NotImplemented", signed(query="?acl"))
+    expect(501, "NotImplemented", signed("PUT", key="", query="?versioning"))
+    put("stays", b"stays")
+    expect(501, "NotImplemented", signed("PUT", key="stays", query="?renameObject", headers={"x-amz-rename-source": "a"}))
+    for field in ["x-amz-write-offset-bytes", "x-amz-grant-write", "x-amz-checksum-sha512", "x-amz-checksum-xxhash64"]:
+        expect(501, "NotImplemented", signed("PUT", key="stays", body=b"y", headers={field: "5"}))
+    for field in ["x-amz-if-match-size", "x-amz-if-match-last-modified-time"]:
+        expect(501, "NotImplemented", signed("DELETE", key="stays", headers={field: "5"}))
+    for more in [{"VersionId": "v"}, {"ETag": '"no"'}, {"Size": 99}]:
+        answer_ = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "stays", **more}]})
+        code = "PreconditionFailed" if "ETag" in more else "NotImplemented"
+        assert [each["Code"] for each in answer_["Errors"]] == [code], answer_
+    assert get("stays") == b"stays"
+    tag = s3.head_object(Bucket=bucket, Key="stays")["ETag"]
+    s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "stays", "ETag": tag, "VersionId": "null"}]})
+    refused("404", 404, s3.head_object, Bucket=bucket, Key="stays")
+    gone_meanwhile()
+
+
+def gone_meanwhile():
+    """An upload to a drive that is deleted before all of it has come."""
+
+    def pieces():
+        yield b"y" * MIB
+        open(path("../gone"), "w").close()
+        yield b"y" * MIB
+
+    request = signed("PUT", key="late", headers={
+        "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "content-length": str(2 * MIB)})
+    request[3] = pieces()
+    assert answer(*request) == (404, "NoSuchBucket")
+    os.remove(path("../gone"))
+    assert not os.path.exists(path("late"))
 
 
 def traps():
