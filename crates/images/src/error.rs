@@ -27,6 +27,9 @@ pub enum Error {
     InUse(PathBuf),
 }
 
+/// What a layer has too many of if its files are too large, in [`Error::Limit`].
+pub(crate) const BYTES_OF_LAYER: &str = "bytes in the files of one layer";
+
 impl Error {
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

@@ -2,8 +2,9 @@
 
 use super::Fault;
 use super::cache::CachedLayer;
-use crate::error::Error;
+use crate::error::{BYTES_OF_LAYER, Error};
 use crate::leases::{Held, Lease};
+use crate::settings::Settings;
 use crate::store::{Parts, Store};
 use crate::tar::{Difference, write_difference};
 use crate::unpack::{Tree, is_folder};
@@ -16,6 +17,8 @@ const OF_INSTANCE: [&str; 3] = ["hostname", "hosts", "resolv.conf"];
 const STUBS: [&str; 4] = ["proc", "dev", "sys", "tmp"];
 const ETC: &str = "etc";
 const ETC_MODE: u32 = 0o755;
+/// What settings count in.
+const MB: u64 = 1 << 20;
 
 /// The files that a step wrote over some layers.
 pub(super) struct Written<'a> {
@@ -25,18 +28,45 @@ pub(super) struct Written<'a> {
 }
 
 /// Packs what was written and unpacks it as the next layer. Returns `None` if nothing was written.
+///
+/// Its files have at most `bytes_max`, holes included. The disk of the step bounds only what is not
+/// a hole, and here nothing may depend on holes: an archive has zeros in their place.
 pub(super) fn store(
     store: &Store,
     written: &Written<'_>,
+    bytes_max: u64,
     lease: &Lease,
 ) -> Result<Option<CachedLayer>, Fault> {
-    let parts = &store.0;
+    let settings = within(&store.0.settings, bytes_max);
+    pack(&store.0, written, &settings, lease).map_err(|error| match error {
+        Error::Limit { what: BYTES_OF_LAYER, max } => Fault::Sources(format!(
+            "the files that this step has written are larger than a step's disk of {} MB, with \
+             the holes of sparse files",
+            max / MB
+        )),
+        other => other.into(),
+    })
+}
+
+/// Returns the settings of the store for layers of at most `bytes_max`.
+fn within(settings: &Settings, bytes_max: u64) -> Settings {
+    let mut settings = settings.clone();
+    settings.limits.layer_bytes_max = settings.limits.layer_bytes_max.min(bytes_max);
+    settings
+}
+
+fn pack(
+    parts: &Parts,
+    written: &Written<'_>,
+    settings: &Settings,
+    lease: &Lease,
+) -> Result<Option<CachedLayer>, Error> {
     let difference = Difference {
         upper: written.upper,
-        overlay: parts.settings.overlay,
+        overlay: settings.overlay,
         root: written.root,
         with_capabilities: true,
-        limits: &parts.settings.limits,
+        limits: &settings.limits,
     };
     let mut something = false;
     let layer = parts.pack_layer(lease, |archive| {
@@ -47,13 +77,9 @@ pub(super) fn store(
         return Ok(None);
     }
     lease.hold(Held::Layer(layer.unpacked));
-    let bytes = unpack(parts, &layer)?;
-    Ok(Some(CachedLayer { packed: layer.packed, unpacked: layer.unpacked, bytes }))
-}
-
-fn unpack(parts: &Parts, layer: &crate::import::StoredLayer) -> Result<u64, Error> {
     let open = || parts.blobs.open_blob(&layer.packed.digest);
-    parts.layers.ensure(&layer.unpacked, open, true, &parts.scratch(), &parts.settings)
+    let bytes = parts.layers.ensure(&layer.unpacked, open, true, &parts.scratch(), settings)?;
+    Ok(Some(CachedLayer { packed: layer.packed, unpacked: layer.unpacked, bytes }))
 }
 
 /// Removes what the instance itself needed: its own files, and empty mount points that the image

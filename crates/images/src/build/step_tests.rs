@@ -2,13 +2,15 @@
 
 use super::config::Document;
 use super::instruction::{Command, Run, Source, Transfer};
-use super::making::{Build, Limits, Order};
+use super::layers::Written;
+use super::making::{Build, Limits, Order, Outcome};
 use super::run::What;
 use super::sources::SourceLimits;
 use super::stage::State;
 use super::supplies::{Download, From};
 use super::transfer::Prepared;
 use super::{Fault, RunOrder};
+use crate::digest::Digest;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::unpack::Tree;
@@ -280,4 +282,22 @@ fn what_mounts_bind_is_limited_together_and_goes_with_the_step() {
     assert_eq!(fs::read(&path).unwrap().len(), 60_000);
     drop(order);
     assert!(!path.parent().is_some_and(Path::exists));
+}
+
+/// The disk of a step bounds what it writes, but not the holes in it.
+#[test]
+fn the_files_of_a_step_are_no_larger_than_its_disk_with_their_holes() {
+    let fixture = Fixture::new();
+    let upper = fixture.folder.path().join("from");
+    let file = fs::File::create(upper.join("holes")).unwrap();
+    let keep = |key: &str| {
+        let written = Written { upper: &upper, root: 0 };
+        fixture.build.keep(&mut state(), &Digest::of(key.as_bytes()), "RUN x", &written)
+    };
+    file.set_len(STEP_BYTES).unwrap();
+    let Ok(Outcome::Layer { bytes, .. }) = keep("a") else { panic!("it is no layer") };
+    assert_eq!(bytes, STEP_BYTES);
+    file.set_len(STEP_BYTES + 1).unwrap();
+    let Err(Fault::Sources(why)) = keep("b") else { panic!("it is not refused") };
+    assert!(why.contains("a step's disk"), "{why}");
 }

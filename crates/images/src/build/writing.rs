@@ -102,7 +102,7 @@ impl Build {
         by: &str,
         written: &Written<'_>,
     ) -> Result<Outcome, Fault> {
-        let layer = store(&self.store, written, &self.lease)?;
+        let layer = store(&self.store, written, self.limits.step_bytes, &self.lease)?;
         if state.layers.len() + usize::from(layer.is_some()) > self.limits.layers {
             return Err(Fault::Sources(format!(
                 "the image has more than {} layers",

@@ -5,8 +5,6 @@ mod layout;
 mod rootfs;
 mod source;
 
-pub(crate) use rootfs::StoredLayer;
-
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs as sys;
 
 use super::header::BLOCK;
-use crate::error::Error;
+use crate::error::{BYTES_OF_LAYER, Error};
 use crate::settings::{Limits, Overlay};
 use crate::unpack::{OPAQUE, WHITEOUT};
 
@@ -159,7 +159,7 @@ impl<W: Write> Writer<'_, W> {
         let (size, max) = (about.len(), self.difference.limits.layer_bytes_max);
         self.bytes = self.bytes.saturating_add(size);
         if self.bytes > max {
-            return Err(Error::Limit { what: "bytes in the files of one layer", max });
+            return Err(Error::Limit { what: BYTES_OF_LAYER, max });
         }
         self.header(&Entry { size, ..Entry::new(path, b'0') }, &about, &self.attributes(full)?)?;
         let written = io::copy(&mut file.take(size), &mut self.out)?;

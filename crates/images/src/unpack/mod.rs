@@ -9,7 +9,7 @@ mod tree;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Seek as _, SeekFrom};
+use std::io::{self, BufWriter, Read, Seek as _, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 pub(crate) use tree::{Place, Tree, is_folder, plain_path};
 
-use crate::error::Error;
+use crate::error::{BYTES_OF_LAYER, Error};
 use crate::settings::{Devices, Limits, Names, Settings};
 use crate::tar::{Content, Entry, Kind, Reader};
 
@@ -26,6 +26,9 @@ pub(crate) const WHITEOUT: &[u8] = b".wh.";
 pub(crate) const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Other names with this prefix are an old file system's notes to itself.
 const WHITEOUT_NOTES: &[u8] = b".wh..wh.";
+/// Files are written in blocks of this size, and those that are all zeros are left out.
+const BLOCK_BYTES: usize = 64 << 10;
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// What an archive has unpacked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +145,7 @@ impl Layer<'_> {
         let max = self.settings.limits.layer_bytes_max;
         self.bytes = self.bytes.saturating_add(content.size);
         if self.bytes > max {
-            return Err(Error::Limit { what: "bytes in the files of one layer", max });
+            return Err(Error::Limit { what: BYTES_OF_LAYER, max });
         }
         place.remove()?;
         let mut file = place.create_file()?;
@@ -222,16 +225,36 @@ fn add_symlink(place: &Place, entry: &Entry, target: &[u8], limits: &Limits) -> 
     Ok(metadata::of_place(place, entry, false)?)
 }
 
-/// Writes the content of a file. Holes stay holes.
+/// Writes the content of a new file. Holes stay holes, also those that the archive has as zeros:
+/// otherwise a file that took nothing where it was packed would fill the disk here.
 fn write(file: &mut File, content: &Content, data: &mut impl Read) -> Result<(), Error> {
     for (offset, length) in &content.extents {
         file.seek(SeekFrom::Start(*offset))?;
-        let written = io::copy(&mut data.take(*length), file)?;
+        let mut blocks = BufWriter::with_capacity(BLOCK_BYTES, Sparse(file));
+        let written = io::copy(&mut data.take(*length), &mut blocks)?;
+        blocks.flush()?;
         if written < *length {
             return Err(Error::malformed("tar archive", "a file ends before its size"));
         }
     }
     Ok(file.set_len(content.size)?)
+}
+
+/// A new file in which blocks of zeros become holes. Its length has to be set at the end.
+struct Sparse<'a>(&'a mut File);
+
+impl Write for Sparse<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let zeros = ZEROS.get(..bytes.len());
+        match (zeros == Some(bytes), i64::try_from(bytes.len())) {
+            (true, Ok(length)) => self.0.seek(SeekFrom::Current(length)).map(|_| bytes.len()),
+            _ => self.0.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn is_whiteout(stat: &rustix::fs::Stat) -> bool {

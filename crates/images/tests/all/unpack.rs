@@ -46,6 +46,20 @@ fn files_are_as_the_archive_says() {
     assert_eq!(fs::metadata(root.join("etc")).unwrap().mtime(), 1_700_000_000);
 }
 
+#[test]
+fn zeros_in_an_archive_take_no_room() {
+    let fixture = Fixture::new();
+    // A part that is no zeros, and an end that fills no block.
+    let mut content = vec![0; (1 << 20) + 100];
+    content[300_000..300_003].copy_from_slice(b"abc");
+    let archive = Archive::new().file("holes", &content).file("end", vec![0; 10]);
+    let root = &fixture.import("a", &archive.bytes()).unwrap().layers[0];
+    assert!(fs::read(root.join("holes")).unwrap() == content);
+    assert_eq!(fs::read(root.join("end")).unwrap(), [0; 10]);
+    let blocks = fs::metadata(root.join("holes")).unwrap().blocks();
+    assert!(blocks * 512 <= 128 << 10, "{blocks} blocks");
+}
+
 /// As under the program, whose umask makes files for itself only.
 #[test]
 fn modes_do_not_depend_on_the_mask_of_the_program() {
