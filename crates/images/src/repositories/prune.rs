@@ -18,6 +18,7 @@ pub struct Keep {
     /// part of an unfinished push.
     pub since: i64,
     /// Manifests that are removed whenever they arrived, unless a manifest that stays needs them.
+    /// With each of them go the blobs that arrived before it and that nothing else needs.
     pub except: Vec<Digest>,
 }
 
@@ -35,11 +36,14 @@ impl Repository {
         let roots = keep.manifests.iter().copied();
         let roots = roots.chain(all.values().filter(fresh).map(|filed| filed.digest)).collect();
         let kept = with_referrers(&all, needed(&all, roots));
-        let (mut gone, mut loose) = (Vec::new(), HashSet::new());
+        let (mut gone, mut loose) = (Vec::new(), HashMap::<Digest, i64>::new());
         for filed in all.values().filter(|filed| !kept.contains(&filed.digest)) {
             self.unnote(filed)?;
             gone.push(filed.digest);
-            loose.extend(filed.blobs.iter().copied());
+            for blob in &filed.blobs {
+                let at = loose.entry(*blob).or_insert(filed.at);
+                *at = filed.at.max(*at);
+            }
         }
         let used: HashSet<Digest> = kept
             .iter()
@@ -47,7 +51,10 @@ impl Repository {
             .flat_map(|filed| filed.blobs.iter().copied())
             .collect();
         for blob in self.blobs()?.into_iter().filter(|blob| !used.contains(blob)) {
-            if loose.contains(&blob) || self.is_older(&blob, keep.since)? {
+            // What arrived after the manifest that is gone was pushed again, for another one.
+            let before =
+                loose.get(&blob).map_or(keep.since, |at| keep.since.max(at.saturating_add(1)));
+            if self.is_older(&blob, before)? {
                 disk::remove_file(&self.blob_path(&blob))?;
                 gone.push(blob);
             }

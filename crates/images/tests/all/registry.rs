@@ -212,6 +212,25 @@ fn what_is_taken_out_leaves_what_others_need() {
 }
 
 #[test]
+fn what_another_push_has_brought_again_stays() {
+    let Fixture { store, folder: _folder } = &Fixture::new();
+    let repository = store.repository("one/job/a");
+    let image = push(store, &repository, "old");
+    let (layer, config) = (layer("old"), config(&[digest_of(&layer("old"))]));
+    // Somebody else is about to push a manifest with the same layer.
+    let lease = store.begin_work();
+    let digest = digest_of(&layer);
+    repository.add_blob(&digest, layer.len() as u64, AT + 1, &lease).unwrap();
+    let keep = Keep { manifests: vec![], since: AT, except: vec![image] };
+    assert_eq!(repository.prune(&keep).unwrap().len(), 2);
+    assert!(repository.blob_size(&digest).is_some());
+    upload(store, &repository, &config);
+    repository.put_manifest(Some(MANIFEST), &manifest(&config, &[&layer]), AT + 2).unwrap();
+    // Once nothing else is pushed, all of it goes with the manifest.
+    assert_eq!(repository.prune(&keep).unwrap().len(), 3);
+}
+
+#[test]
 fn an_upload_goes_on_after_a_restart_and_a_wrong_one_leaves_nothing() {
     let fixture = Fixture::new();
     let folder = fixture.folder;
