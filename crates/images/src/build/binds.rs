@@ -3,7 +3,7 @@
 
 use super::Fault;
 use super::copy::{As, Copying, too_much};
-use super::items::{Bounds, Contents, digest, find};
+use super::items::{Bounds, Contents, Item, Sizes, digest, find};
 use super::making::Build;
 use super::pattern::Steps;
 use super::supplies::From;
@@ -13,6 +13,9 @@ use crate::unpack::Tree;
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 
+/// The name of a copy in its folder.
+const COPY: &str = "it";
+
 /// The mounts of one RUN. Together they may copy as much as any other step.
 pub(super) struct Binds<'a> {
     pub(super) sources: &'a dyn Fn(&str) -> Result<From, Fault>,
@@ -21,21 +24,40 @@ pub(super) struct Binds<'a> {
     pub(super) copies: Vec<Copied>,
 }
 
-/// A folder with copied files, which is removed when the step is over.
-pub(super) struct Copied(PathBuf);
+/// Files to copy before the step runs, and the folder for the copies, which is removed when the
+/// step is over.
+pub(super) struct Copied {
+    from: Tree,
+    items: Vec<Item>,
+    bytes: u64,
+    folder: PathBuf,
+}
+
+impl Copied {
+    fn path(&self) -> PathBuf {
+        self.folder.join(COPY)
+    }
+
+    pub(super) fn make(&self) -> Result<(), Fault> {
+        let target = Tree::open(&self.folder)?;
+        let how = As { owner: None, mode: None, folders: (0, 0) };
+        Copying::new(&self.from, &target, how, self.bytes).all(&self.items, Path::new(COPY))
+    }
+}
 
 impl Drop for Copied {
     fn drop(&mut self) {
         // If this fails, the folder goes together with that of the build.
-        let _ = disk::remove_tree(&self.0);
+        let _ = disk::remove_tree(&self.folder);
     }
 }
 
 impl Build {
-    /// Returns a path of this machine that holds what a mount binds, and a digest of it.
+    /// Returns a path of this machine for what a mount binds, and a digest of it. What has to be
+    /// copied is added to `binds`: a step that is cached needs no copies.
     pub(super) fn bound(
         &self,
-        from: &From,
+        from: From,
         source: &str,
         binds: &mut Binds<'_>,
     ) -> Result<(PathBuf, Digest), Fault> {
@@ -58,14 +80,13 @@ impl Build {
                 return Ok((folder.join(path), digest));
             }
         }
-        let copy = self.next_folder("bind")?;
-        binds.copies.push(Copied(copy.clone()));
-        let target = Tree::open(&copy)?;
-        let how = As { owner: None, mode: None, folders: (0, 0) };
-        let mut copying = Copying::new(&from.tree, &target, how, bytes);
-        copying.all(&items, Path::new("it"))?;
-        binds.bytes_left = copying.bytes_left;
-        Ok((copy.join("it"), digest))
+        let all = Sizes::default().of(&items);
+        binds.bytes_left = bytes.checked_sub(all).ok_or_else(too_much)?;
+        let folder = self.next_folder("bind")?;
+        let copied = Copied { from: from.tree, items, bytes: all, folder };
+        let path = copied.path();
+        binds.copies.push(copied);
+        Ok((path, digest))
     }
 }
 

@@ -352,7 +352,10 @@ impl Build {
         let order = self.order(state, run, by, &source)?;
         match self.reuse(state, &order.key, by)? {
             Some(outcome) => Ok(outcome),
-            None => Ok(Outcome::Run(Box::new(order))),
+            None => {
+                order.copy()?;
+                Ok(Outcome::Run(Box::new(order)))
+            }
         }
     }
 

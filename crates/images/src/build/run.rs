@@ -33,7 +33,14 @@ pub struct RunOrder {
     pub(super) key: Digest,
     pub(super) by: String,
     /// What its mounts bind, for as long as the order is there.
-    _copies: Vec<Copied>,
+    copies: Vec<Copied>,
+}
+
+impl RunOrder {
+    /// Copies what its mounts bind, which the command needs and its key does not.
+    pub(super) fn copy(&self) -> Result<(), Fault> {
+        self.copies.iter().try_for_each(Copied::make)
+    }
 }
 
 pub struct Mount {
@@ -120,7 +127,7 @@ impl Build {
             layers: self.paths(state),
             key: hasher.finish(),
             by: by.to_owned(),
-            _copies: binds.copies,
+            copies: binds.copies,
         })
     }
 
@@ -258,7 +265,7 @@ impl Build {
     fn bind(&self, options: &Options, binds: &mut Binds<'_>) -> Result<(PathBuf, Digest), Fault> {
         let source = options.source.as_deref().unwrap_or("/");
         let from = (binds.sources)(options.from.as_deref().unwrap_or_default())?;
-        self.bound(&from, source, binds)
+        self.bound(from, source, binds)
     }
 }
 

@@ -279,6 +279,9 @@ fn what_mounts_bind_is_limited_together_and_goes_with_the_step() {
     let order = order.unwrap();
     let What::Bind(path) = &order.mounts[0].what else { panic!("not a bind") };
     let path = path.clone();
+    // A step that is cached copies nothing.
+    assert!(!path.exists());
+    order.copy().unwrap();
     assert_eq!(fs::read(&path).unwrap().len(), 60_000);
     drop(order);
     assert!(!path.parent().is_some_and(Path::exists));
