@@ -286,6 +286,9 @@ impl ProcessAnswer {
 pub trait Edge: Send + Sync + 'static {
     fn publish(&self, change: RouteChange);
 
+    /// The ids of everything that it has a route of.
+    fn routed(&self) -> Vec<ResourceId>;
+
     /// Waits for requests that want replicas which do not exist yet. A demand that is not acted
     /// upon comes again.
     fn demands(&self) -> Wait<'_, Vec<Demand>> {

@@ -121,6 +121,11 @@ impl Routes {
         }
     }
 
+    /// The ids of everything that has a route.
+    pub fn ids(&self) -> Vec<ResourceId> {
+        self.table.read().resources.keys().cloned().collect()
+    }
+
     /// Returns whether a route ends requests that the workload has had so far.
     fn turns_off(&self, route: &WorkloadRoute) -> bool {
         let had_some = |before: &WorkloadRoute| turned_off(before).is_none();

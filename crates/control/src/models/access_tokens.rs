@@ -155,6 +155,11 @@ impl AccessTokens {
         self.changed.send_replace(());
     }
 
+    /// The ids of all connections of which something is kept.
+    pub(crate) fn ids(&self) -> Vec<ResourceId> {
+        self.kept.lock().keys().cloned().collect()
+    }
+
     pub(crate) fn forget(&self, id: &ResourceId) {
         self.kept.lock().remove(id);
     }

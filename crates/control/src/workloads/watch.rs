@@ -31,15 +31,17 @@ pub(super) async fn run(control: Control) {
         let Err(error) = follow(&control, &mut applied).await;
         tracing::error!(%error, "following the rows failed; it begins anew");
         if let Error::Store(store::Error::Gone { .. }) = error {
-            // It has fallen behind the feed.
+            // It has fallen behind the feed, so it is not told of some removals.
             applied = None;
+            control.queue.note_removal();
+            control.removals.notify_one();
         }
         tokio::time::sleep(rows::RETRY_AFTER).await;
     }
 }
 
 /// `applied` is the position up to which all changes are applied. It is kept through failures,
-/// because reading everything does not tell what was deleted.
+/// because reading everything does not tell which workspaces were deleted.
 async fn follow(control: &Control, applied: &mut Option<i64>) -> Result<Infallible, Error> {
     let start = match *applied {
         Some(position) => position,
@@ -77,9 +79,7 @@ async fn read_all(control: &Control) -> Result<(), Error> {
             after = Some(last.clone());
             for (id, workspace, look) in page {
                 act(control, followed, (workspace, &id), look);
-                if followed.runs() {
-                    rows.insert(id);
-                }
+                rows.insert(id);
             }
         }
     }
@@ -89,8 +89,33 @@ async fn read_all(control: &Control) -> Result<(), Error> {
     control.workloads.tasks.spawn(tunnels::restore_all(control.clone()));
     volume::collect(control, &rows);
     snapshot::collect(control, &rows);
+    forget_unread(control, &rows).await?;
     let known = control.workloads.deployments.ids();
     reconcile_unread(control, known.into_iter().filter(|id| !rows.contains(id)).collect()).await
+}
+
+/// Takes back what the edge knows, and the tokens of connections, whose rows are gone. Nothing else
+/// does that if the feed does not tell of their removal any more. `rows` are those that were read.
+async fn forget_unread(control: &Control, rows: &HashSet<ResourceId>) -> Result<(), Error> {
+    let _telling = control.workloads.telling.all().await;
+    let mut known = control.edge.as_ref().map_or_else(Vec::new, |edge| edge.routed());
+    known.extend(control.models.access.ids());
+    // Whoever starts a sandbox may have told of it before there is a row.
+    known.retain(|id| !rows.contains(id) && !control.workloads.starting.has(id));
+    let gone = move |tx: &mut Tx<'_>| {
+        let mut gone = Vec::new();
+        for id in &known {
+            if resources::find_by_id(tx, id)?.is_none() {
+                gone.push(id.clone());
+            }
+        }
+        Ok::<_, Error>(gone)
+    };
+    for id in control.store.read(gone).await? {
+        control.models.access.forget(&id);
+        control.publish(RouteChange::Gone(id));
+    }
+    Ok(())
 }
 
 /// Reconciles deployments whose rows were not among those read: they are gone, or were made

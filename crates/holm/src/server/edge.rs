@@ -50,6 +50,10 @@ impl Edge for Local {
         self.gateway.routes().apply(change);
     }
 
+    fn routed(&self) -> Vec<ResourceId> {
+        self.gateway.routes().ids()
+    }
+
     fn demands(&self) -> Wait<'_, Vec<Demand>> {
         Box::pin(self.gateway.demands())
     }

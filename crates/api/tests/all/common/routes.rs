@@ -2,6 +2,7 @@
 
 use control::machine::{Edge, MachineFault, Wait};
 use jobs::{Call, CallAnswer};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
 use types::edge::{Demand, DomainRoute, Load, RouteChange, WorkloadRoute};
@@ -30,6 +31,20 @@ type Outside = dyn Fn(&OutsideRequest) -> Result<(u16, String), String> + Send +
 impl Edge for Routes {
     fn publish(&self, change: RouteChange) {
         self.told.send_modify(|told| told.push(change));
+    }
+
+    fn routed(&self) -> Vec<ResourceId> {
+        let mut routed = BTreeSet::new();
+        for change in &*self.told.borrow() {
+            match change {
+                RouteChange::Workload(route) => routed.insert(route.id.clone()),
+                RouteChange::Preview(route) => routed.insert(route.id.clone()),
+                RouteChange::Domain(route) => routed.insert(route.id.clone()),
+                RouteChange::Model(route) => routed.insert(route.id.clone()),
+                RouteChange::Gone(id) => routed.remove(id),
+            };
+        }
+        routed.into_iter().collect()
     }
 
     fn demands(&self) -> Wait<'_, Vec<Demand>> {
@@ -177,6 +192,18 @@ impl Routes {
         };
         let waited = tokio::time::timeout(Duration::from_secs(60), told.wait_for(fits)).await;
         drop(waited.expect("in time").expect("an edge"));
+    }
+
+    /// Waits until these are the only ones that have routes.
+    pub async fn until_routed(&self, ids: &[ResourceId]) {
+        let mut told = self.told.subscribe();
+        let wanted: BTreeSet<_> = ids.iter().cloned().collect();
+        let only = async {
+            while self.routed().into_iter().collect::<BTreeSet<_>>() != wanted {
+                told.changed().await.expect("an edge");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), only).await.expect("in time");
     }
 
     pub fn is_gone(&self, id: &ResourceId) -> bool {
