@@ -18,8 +18,12 @@ impl Managed for Volume {
     ) -> Result<(), Error> {
         let size = size_mb(context, tx, draft.wish)?;
         draft.wish.spec.size = Some(size);
-        let grows = draft.old.is_none_or(|old| old.spec.size != Some(size));
-        if grows && context.control.volume_store().is_some() {
+        // Where no machine is, the one that makes the file system later meters it.
+        let is_kept = match draft.old {
+            None => context.control.volume_store().is_some(),
+            Some(_) => draft.state.machine.is_some() || draft.state.metered > 0,
+        };
+        if is_kept && draft.old.is_none_or(|old| old.spec.size != Some(size)) {
             let of = (draft.wish.metadata.name.as_str(), draft.id);
             volumes::meter(context, tx, of, draft.state, Some(size))?;
         }

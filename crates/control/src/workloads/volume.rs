@@ -65,11 +65,21 @@ async fn fit(
     let workspace = held.row.workspace.to_string();
     let from = origin(control, &held, machine).await?;
     volumes.make(NewVolume { name, workspace, size_mb, from }).await?;
-    let (id, machine) = (held.row.id, machine.to_owned());
+    claim(control, held.row.id, machine.to_owned()).await
+}
+
+/// Notes that a machine keeps a volume, which is metered from then on.
+async fn claim(control: &Control, id: ResourceId, machine: String) -> Result<(), Error> {
+    let of = control.clone();
     let claim = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<Volume>(tx, &id)? else { return Ok::<_, Error>(()) };
+        let Some((context, held)) = rows::lock_in::<Volume>(&of, tx, &id)? else {
+            return Ok::<_, Error>(());
+        };
         let mut state = held.state.clone();
-        state.machine.get_or_insert(machine.clone());
+        if state.machine.is_none() {
+            state.machine = Some(machine.clone());
+            volumes::meter(&context, tx, (&held.row.name, &id), &mut state, held.wish.spec.size)?;
+        }
         rows::put_state(tx, held, state).map(drop)
     };
     control.store.write(claim).await

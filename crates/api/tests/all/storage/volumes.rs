@@ -291,6 +291,43 @@ async fn a_volume_is_billed_for_its_size_as_long_as_it_is_there() {
     assert!((30.0..45.0).contains(&usage), "10 s of 1 GB and 10 s of 2 GB: {answer}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_is_metered_whichever_server_was_asked_for_it() {
+    let volumes = PretendedVolumes::new(5_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let mut cloud = Cloud::start().await;
+    cloud.post("/v0/volumes", sized("disk", 512)).await.ok();
+    // Nothing is stored yet.
+    cloud.put("/v0/volumes/disk", sized("disk", 1_024)).await.ok();
+    until_metered(&cloud, 0).await;
+    cloud.restart_on(machine).await;
+    until_metered(&cloud, 1).await;
+    // A server without a machine, beside the one that keeps the volume.
+    cloud.restart().await;
+    cloud.put("/v0/volumes/disk", sized("disk", 2_048)).await.ok();
+    until_metered(&cloud, 2).await;
+    until_kept(&volumes, &[2_048]).await;
+}
+
+/// Waits until the meter has been told of the volume `disk` so many times.
+async fn until_metered(cloud: &Cloud, wanted: u64) {
+    let (workspace, mut commits) = (cloud.workspace("main").await, cloud.store.commits());
+    loop {
+        commits.mark_unchanged();
+        let of = workspace.clone();
+        let find = move |tx: &mut store::Tx<'_>| {
+            store::resources::find(tx, &of, KindName::Volume, "", "disk")
+        };
+        let row = cloud.store.read(find).await.unwrap().unwrap();
+        let state: Value = serde_json::from_str(&row.state).unwrap();
+        if state["metered"].as_u64().unwrap_or_default() == wanted {
+            return;
+        }
+        let changed = tokio::time::timeout(Duration::from_secs(60), commits.changed());
+        changed.await.expect("it changes").unwrap();
+    }
+}
+
 #[tokio::test]
 async fn the_next_start_removes_what_has_no_row_and_makes_what_has_none() {
     let volumes = PretendedVolumes::new(5_000);
