@@ -132,7 +132,8 @@ impl<'h> Holder<'h> {
         }
         let elsewhere = |machine: &String| volume.state.machine.as_ref() != Some(machine);
         if context.control.volume_store().is_some_and(|(_, machine)| elsewhere(&machine)) {
-            return Err(Unfit::VolumeOnOtherMachine { volume: name.to_owned() }.into());
+            let why = context.control.kept_elsewhere(volume.state.machine.as_deref());
+            return Err(Unfit::VolumeOnOtherMachine { volume: name.to_owned(), why }.into());
         }
         let taken = types::kinds::volume::State { attached_to: Some(me), ..volume.state.clone() };
         engine::change_state(context, tx, volume, taken).map(drop)

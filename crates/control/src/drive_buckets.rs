@@ -27,9 +27,12 @@ pub struct OpenDrive {
 pub enum NoBucket {
     #[error("there is no such drive")]
     Missing,
-    /// No machine here keeps drives, or another machine keeps this one.
+    /// Another machine keeps its files.
+    #[error("the drive {0}")]
+    Elsewhere(String),
+    /// No machine has made its files yet, or they are lost.
     #[error("the files of the drive are not on this server")]
-    Elsewhere,
+    NotHere,
     #[error("the files of the drive could not be opened")]
     Files(#[source] io::Error),
     #[error(transparent)]
@@ -41,9 +44,10 @@ pub fn bucket_of(drive: &str, member: &Member) -> String {
     format!("drv-{drive}-{}", member.workspace)
 }
 
-/// Returns the S3 address of a drive.
-pub(crate) fn url_of(context: &Context, drive: &str) -> String {
-    let public_url = context.control.settings.public_url.trim_end_matches('/');
+/// Returns the S3 address of a drive: at the server on whose machine its files are.
+pub(crate) fn url_of(context: &Context, drive: &str, machine: Option<&str>) -> String {
+    let public_url = context.control.public_url_at(machine);
+    let public_url = public_url.trim_end_matches('/');
     format!("{public_url}{BASE}/{}", bucket_of(drive, &context.member))
 }
 
@@ -58,17 +62,21 @@ pub async fn open(control: &Control, member: &Member, bucket: &str) -> Result<Op
     let context = Context { control: control.clone(), member: member.clone() };
     let found =
         control.store.read(move |tx: &mut Tx<'_>| Held::<Drive>::get(&context, tx, &[], &drive));
-    let id = match found.await {
-        Ok(held) => held.row.id,
+    let held = match found.await {
+        Ok(held) => held,
         Err(Error::NoResource { .. }) => return Err(NoBucket::Missing),
         Err(error) => return Err(error.into()),
     };
-    let store = control.machine().and_then(|machine| machine.drives());
-    let (store, name) = (store.ok_or(NoBucket::Elsewhere)?, name_of(&id));
+    let (here, kept_by) = (control.drive_store(), held.state.machine.as_deref());
+    if kept_by.is_some() && kept_by != here.as_ref().map(|(_, machine)| machine.as_str()) {
+        return Err(NoBucket::Elsewhere(control.kept_elsewhere(kept_by)));
+    }
+    let id = held.row.id;
+    let ((store, _), name) = (here.ok_or(NoBucket::NotHere)?, name_of(&id));
     let opened = tokio::task::spawn_blocking(move || store.open_root(&name)).await;
     match opened.map_err(io::Error::other).and_then(|opened| opened) {
         Ok(root) => Ok(OpenDrive { id, root }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(NoBucket::Elsewhere),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(NoBucket::NotHere),
         Err(error) => Err(NoBucket::Files(error)),
     }
 }

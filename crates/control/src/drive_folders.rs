@@ -31,7 +31,8 @@ pub async fn remove_folder(context: Context, name: String, path: String) -> Resu
     let drives = context.control.drive_store();
     let drives = drives.filter(|(_, machine)| held.state.machine.as_ref() == Some(machine));
     let Some((drives, _)) = drives else {
-        return Err(Unfit::DriveOnOtherMachine { drive: held.row.name }.into());
+        let why = context.control.kept_elsewhere(held.state.machine.as_deref());
+        return Err(Unfit::DriveOnOtherMachine { drive: held.row.name, why }.into());
     };
     match drives.remove_folder(&name_of(&held.row.id), &folder).await {
         Ok(true) => Ok(()),

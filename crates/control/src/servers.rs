@@ -98,11 +98,20 @@ impl Inner {
 
     /// Says why this server does not answer for what runs on another machine.
     pub(crate) fn runs_elsewhere(&self, machine: &str) -> String {
+        format!("runs on another machine of this installation: ask {}", self.server_of(machine))
+    }
+
+    /// Says why this server cannot use what another machine keeps, or none does yet.
+    pub(crate) fn kept_elsewhere(&self, machine: Option<&str>) -> String {
+        let Some(machine) = machine else { return "is not on any machine yet".to_owned() };
+        format!("is kept by another machine of this installation: ask {}", self.server_of(machine))
+    }
+
+    /// Names the server of another machine.
+    fn server_of(&self, machine: &str) -> String {
         let url = self.url_elsewhere(Some(machine), |urls| urls.public);
-        match url.filter(|url| *url != self.settings.public_url) {
-            Some(url) => format!("runs on another machine of this installation: ask {url}"),
-            None => "runs on another machine of this installation: ask its server".into(),
-        }
+        let url = url.filter(|url| *url != self.settings.public_url);
+        url.unwrap_or_else(|| "its server".to_owned())
     }
 
     fn url_elsewhere(&self, machine: Option<&str>, url: fn(Urls) -> String) -> Option<String> {

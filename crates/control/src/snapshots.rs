@@ -203,7 +203,7 @@ fn begin(
     let Some((_, machine)) = context.control.snapshot_store() else {
         return Err(Error::Missing(Missing::Snapshot));
     };
-    let instance = running(&sandbox, &machine)?;
+    let instance = running(&context.control, &sandbox, &machine)?;
     if let Some(name) = &order.name {
         require_free(context, tx, &sandbox.row.id, name)?;
     }
@@ -227,7 +227,11 @@ fn begin(
 }
 
 /// Returns the instance that has a sandbox's files.
-fn running(sandbox: &Held<Sandbox>, machine: &str) -> Result<InstanceName, Error> {
+fn running(
+    control: &Control,
+    sandbox: &Held<Sandbox>,
+    machine: &str,
+) -> Result<InstanceName, Error> {
     let status = sandbox.row.status;
     let refused = |status: Status, wants| {
         Err(Error::from(Conflict::SandboxState { status: status.name(), wants }))
@@ -237,7 +241,8 @@ fn running(sandbox: &Held<Sandbox>, machine: &str) -> Result<InstanceName, Error
             if placed.launch == sandbox.state.launch =>
         {
             if placed.machine != machine {
-                return Err(Unfit::SnapshotOnOtherMachine.into());
+                let why = control.runs_elsewhere(&placed.machine);
+                return Err(Unfit::SandboxOnOtherMachine { why }.into());
             }
             Ok(launch::instance(&sandbox.row.id, &sandbox.state))
         }
@@ -446,7 +451,8 @@ pub(crate) fn usable(
         return Err(Error::Missing(Missing::Fork));
     };
     if held.state.machine.as_deref() != Some(machine.as_str()) {
-        return Err(Unfit::SnapshotOnOtherMachine.into());
+        let why = context.control.kept_elsewhere(held.state.machine.as_deref());
+        return Err(Unfit::SnapshotOnOtherMachine { why }.into());
     }
     Ok(held)
 }

@@ -89,6 +89,9 @@ pub enum Refused {
     NoBucket,
     #[error("{0}")]
     Denied(String),
+    /// Another server has the bucket; callers are told which.
+    #[error("{0}")]
+    Elsewhere(String),
     /// Trying again may help.
     #[error("{0}")]
     Unavailable(String),

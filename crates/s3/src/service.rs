@@ -225,6 +225,7 @@ impl From<Refused> for Error {
             Refused::NoBucket => {
                 Self::new(Code::NoSuchBucket, "The specified bucket does not exist.")
             }
+            Refused::Elsewhere(why) => Self::new(Code::InvalidRequest, why),
             Refused::Unavailable(why) => Self::new(Code::Unavailable, why),
             Refused::Broken(cause) => cause.into(),
         }

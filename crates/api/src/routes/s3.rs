@@ -174,7 +174,8 @@ impl s3::Caller for Caller {
             let drive = drive_buckets::open(&self.control, &member, bucket).await;
             let drive = drive.map_err(|error| match error {
                 NoBucket::Missing => Refused::NoBucket,
-                NoBucket::Elsewhere => Refused::Unavailable(error.to_string()),
+                NoBucket::Elsewhere(_) => Refused::Elsewhere(error.to_string()),
+                NoBucket::NotHere => Refused::Unavailable(error.to_string()),
                 NoBucket::Files(error) => Refused::Broken(error),
                 NoBucket::Rules(error) => failed(error),
             })?;

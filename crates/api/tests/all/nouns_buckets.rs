@@ -10,6 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use types::KindName;
 use types::instance::Outcome;
 
 async fn signed(cloud: &Cloud, method: Method, path: &str, key: (&str, &str)) -> Answer {
@@ -27,6 +28,28 @@ async fn service_account_key(cloud: &Cloud) -> (String, String, String) {
 
 async fn drive(cloud: &Cloud) -> Value {
     cloud.post("/v0/drives", json!({"metadata": {"name": "data-1"}, "spec": {}})).await.ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_server_names_the_one_that_has_the_drive() {
+    let mut cloud = Cloud::start().await;
+    drive(&cloud).await;
+    let bucket = format!("drv-data-1-{}", cloud.workspace("main").await);
+    cloud.tell(KindName::Drive, "", "data-1", json!({"machine": "first"})).await;
+    for (name, url) in [("first", "http://a.test:8700"), ("second", "http://b.test:8700")] {
+        let machine = Pretended::new(|_| Ok(Outcome::SUCCESS)).named(name);
+        cloud.settings.public_url = url.to_owned();
+        cloud.restart_on(Arc::new(machine)).await;
+    }
+    let read = cloud.get("/v0/drives/data-1").await.ok();
+    assert_eq!(read["state"]["s3Url"], json!(format!("http://a.test:8700/s3/{bucket}")));
+    assert!(read["metadata"].get("url").is_none(), "{read}");
+    let (_, id, key) = service_account_key(&cloud).await;
+    let object = format!("/s3/{bucket}/a");
+    let answer = signed(&cloud, Method::GET, &object, (&id, &key)).await;
+    // No client takes this for an answer to try again.
+    assert_eq!(code(&answer), (400, "InvalidRequest"), "{}", answer.text);
+    assert!(answer.text.contains("ask http://a.test:8700"), "{}", answer.text);
 }
 
 #[tokio::test]

@@ -151,9 +151,8 @@ fn note(
     // Locked, so that it is not removed meanwhile.
     let drive = Held::<Drive>::lock(&context, tx, &[], name)?;
     if drive.state.machine.as_deref() != Some(machine) {
-        return refused(format!(
-            "the drive `{name}` is kept by another machine than the sandbox's"
-        ));
+        let why = control.kept_elsewhere(drive.state.machine.as_deref());
+        return refused(format!("the drive `{name}` {why}, not by the sandbox's"));
     }
     let labels = |key: &str| label(&context, &held.wish, key);
     let Some((granted, folder)) = granted(&drive.wish, &labels)

@@ -6,8 +6,8 @@ use types::{ApiVersion, KindName};
 pub enum Unfit {
     #[error("`path` {0}")]
     DriveFolder(String),
-    #[error("the drive `{drive}` is kept by another machine of this installation; ask its server")]
-    DriveOnOtherMachine { drive: String },
+    #[error("the drive `{drive}` {why}")]
+    DriveOnOtherMachine { drive: String, why: String },
     #[error("the image is shared; take the shares back first")]
     ImageShared,
     #[error("the image is deployed as `{reference}`; remove what runs it first")]
@@ -33,8 +33,8 @@ pub enum Unfit {
     VolumeAttached { volume: String, holder: String },
     #[error("the volume `{volume}` is in another region than the {kind}")]
     VolumeElsewhere { volume: String, kind: KindName },
-    #[error("the volume `{volume}` is kept by another machine of this installation")]
-    VolumeOnOtherMachine { volume: String },
+    #[error("the volume `{volume}` {why}")]
+    VolumeOnOtherMachine { volume: String, why: String },
     #[error(
         "`spec.size` is {size_mb} and must be at least {needs_mb}: what the template holds needs that much"
     )]
@@ -53,8 +53,10 @@ pub enum Unfit {
         "`version` must have 1 to {max} letters, digits, `.`, `_` or `-`, begin with a letter or a digit, and not be `latest`"
     )]
     TemplateVersionName { max: usize },
-    #[error("the snapshot is kept by another machine of this installation")]
-    SnapshotOnOtherMachine,
+    #[error("the sandbox {why}")]
+    SandboxOnOtherMachine { why: String },
+    #[error("the snapshot {why}")]
+    SnapshotOnOtherMachine { why: String },
     /// Not a conflict, as below: a fork takes snapshots too.
     #[error("the snapshot cannot be taken: {why}")]
     SnapshotFiles { why: String },

@@ -93,7 +93,8 @@ fn require_snapshot(
     context.member.may(&[Scope::Sandboxes(Verb::Create)])?;
     let snapshot = snapshots::usable(context, tx, None, &wanted)?;
     if draft.state.machine.is_some() && draft.state.machine != snapshot.state.machine {
-        return Err(Unfit::SnapshotOnOtherMachine.into());
+        let why = context.control.kept_elsewhere(snapshot.state.machine.as_deref());
+        return Err(Unfit::SnapshotOnOtherMachine { why }.into());
     }
     let image = snapshot.image().map(str::to_owned);
     if image == draft.wish.spec.image {

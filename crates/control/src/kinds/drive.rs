@@ -1,17 +1,16 @@
 //! Drives.
 
 use crate::context::Context;
-use crate::drives;
 use crate::engine::{Held, Managed};
 use crate::error::Error;
+use crate::{drive_buckets, drives};
 use store::Tx;
 use types::kinds::Drive;
 
 impl Managed for Drive {
-    fn adorn(&mut self, context: &Context, _: &mut Tx<'_>) -> Result<(), Error> {
-        let url = crate::drive_buckets::url_of(context, &self.metadata.name);
-        self.state.get_or_insert_default().s3_url = Some(url);
-        Ok(())
+    fn url(context: &Context, held: &Held<Self>) -> Option<String> {
+        let machine = held.state.machine.as_deref();
+        Some(drive_buckets::url_of(context, &held.row.name, machine))
     }
 
     fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {

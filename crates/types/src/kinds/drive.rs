@@ -72,8 +72,6 @@ pub struct DriveState {
 pub struct State {
     #[serde(flatten)]
     pub lifecycle: Lifecycle,
-    #[serde(flatten)]
-    pub reached: DriveState,
     /// The machine that keeps its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
@@ -133,6 +131,7 @@ impl Kind for Drive {
         self.metadata.stamp(stamp);
         self.events = Some(state.lifecycle.events.clone());
         self.status = state.lifecycle.status();
-        self.state = Some(state.reached.clone());
+        // Its URL is that of its bucket.
+        self.state = Some(DriveState { s3_url: self.metadata.url.take() });
     }
 }
