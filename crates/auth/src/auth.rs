@@ -325,6 +325,8 @@ fn by_claims(tx: &mut Tx<'_>, claims: &jwt::Claims) -> Result<Entry, Denied> {
 /// Drops from memory what other servers have changed.
 async fn follow(store: Store, memory: Arc<Memory>, position: i64, poll: Duration) {
     let mut follower = store.follow(position, poll);
+    // Said once, or an outage of the database would fill the log.
+    let mut is_failing = false;
     loop {
         match follower.next().await {
             Ok(changes) => {
@@ -340,9 +342,12 @@ async fn follow(store: Store, memory: Arc<Memory>, position: i64, poll: Duration
             Err(error) => {
                 // Nothing in memory can be trusted while changes of other servers cannot be seen.
                 memory.cache.forget();
-                tracing::warn!(%error, "the change feed could not be followed");
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::warn!(%error, "the change feed cannot be followed; it is tried again");
+                }
                 tokio::time::sleep(poll).await;
                 if let Ok(latest) = store.read(feed::latest).await {
+                    is_failing = false;
                     memory.cache.forget();
                     follower = store.follow(latest, poll);
                 }

@@ -114,10 +114,14 @@ impl Sender {
     /// Sends until `ending`, then finishes the calls in progress.
     pub async fn run(&self, ending: CancellationToken) {
         let mut flights = Flights::default();
+        // Said once, or an outage of the database would fill the log.
+        let mut is_failing = false;
         while !ending.is_cancelled() {
-            if let Err(error) = self.take_off(&mut flights).await {
-                tracing::error!(%error, "callbacks could not be read; it is tried again");
+            let taken_off = self.take_off(&mut flights).await;
+            if let (Err(error), false) = (&taken_off, is_failing) {
+                tracing::error!(%error, "callbacks cannot be read; it is tried again");
             }
+            is_failing = taken_off.is_err();
             tokio::select! {
                 () = ending.cancelled() => {}
                 () = flights.landed() => {}
