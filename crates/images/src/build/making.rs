@@ -12,6 +12,7 @@ use super::scope::{self, PLATFORM_ARGUMENTS, platform_argument};
 use super::sources::{SourceLimits, read_project, unpack_archive};
 use super::stage::{Layer, State};
 use super::supplies::{From, Supplies, Supply};
+use super::users::{self, Owner};
 use super::{Fault, words};
 use crate::digest::Hasher;
 use crate::disk;
@@ -279,12 +280,21 @@ impl Build {
                 Outcome::Noted
             }
             false => {
-                let key = self.chain(state, &format!("workdir {path}"));
-                self.write(state, &key, by, |tree| make_folders(tree, &place, (0, 0)))?
+                let Owner { uid, gid } = self.user(state)?;
+                let key = self.chain(state, &format!("workdir {uid}:{gid} {path}"));
+                self.write(state, &key, by, |tree| make_folders(tree, &place, (uid, gid)))?
             }
         };
         state.document.config.working_dir = path;
         Ok(outcome)
+    }
+
+    /// Returns the user that USER names, or else root.
+    pub(super) fn user(&self, state: &State) -> Result<Owner, Fault> {
+        match state.document.config.user.as_str() {
+            "" => Ok(Owner { uid: 0, gid: 0 }),
+            user => users::user(&self.view(state)?, user),
+        }
     }
 
     fn copy(

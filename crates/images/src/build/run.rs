@@ -10,7 +10,7 @@ use super::making::Build;
 use super::scope::{PLATFORM_ARGUMENTS, PROXY_ARGUMENTS};
 use super::stage::State;
 use super::supplies::From;
-use super::{users, words};
+use super::words;
 use crate::digest::{Digest, Hasher};
 use std::path::PathBuf;
 
@@ -113,10 +113,7 @@ impl Build {
             hasher.update(content.as_bytes());
         }
         hasher.update(&[u8::from(run.has_network)]);
-        let user = match state.document.config.user.as_str() {
-            "" => users::Owner { uid: 0, gid: 0 },
-            user => users::user(&self.view(state)?, user)?,
-        };
+        let user = self.user(state)?;
         Ok(RunOrder {
             command,
             environment,
