@@ -36,12 +36,14 @@ impl Program {
             environment: environment.collect::<io::Result<_>>()?,
             directory: text(directory.as_os_str().as_bytes())?,
             user: None,
+            groups: Vec::new(),
             leads: Leads::Group,
         })
     }
 
     pub(crate) fn run_as(mut self, user: Option<&User>) -> Self {
         self.user = user.map(|user| (user.uid, user.gid));
+        self.groups = user.map(|user| user.groups.clone()).unwrap_or_default();
         self
     }
 }

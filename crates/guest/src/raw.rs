@@ -78,6 +78,8 @@ pub(crate) struct Program {
     pub(crate) directory: CString,
     /// Ids of the user and group to run as, if not those of this program.
     pub(crate) user: Option<(u32, u32)>,
+    /// Ids of further groups of that user.
+    pub(crate) groups: Vec<u32>,
     pub(crate) leads: Leads,
 }
 
@@ -116,6 +118,8 @@ struct Order {
     environment: *const *const c_char,
     directory: *const c_char,
     user: Option<(u32, u32)>,
+    groups: *const libc::gid_t,
+    group_count: usize,
     leads: Leads,
     standard: [RawFd; 3],
     errno: c_int,
@@ -136,6 +140,8 @@ pub(crate) fn start(program: &Program, standard: [BorrowedFd<'_>; 3]) -> Result<
         environment: environment.as_ptr(),
         directory: program.directory.as_ptr(),
         user: program.user,
+        groups: program.groups.as_ptr(),
+        group_count: program.groups.len(),
         leads: program.leads,
         standard: standard.map(|fd| fd.as_raw_fd()),
         errno: 0,
@@ -242,8 +248,7 @@ unsafe fn become_program(order: &Order) -> Option<()> {
         if let Some((uid, gid)) = order.user {
             done(libc::syscall(libc::SYS_setgid, gid))?;
             if libc::getuid() == 0 {
-                let none = std::ptr::null::<libc::gid_t>();
-                done(libc::syscall(libc::SYS_setgroups, 0_usize, none))?;
+                done(libc::syscall(libc::SYS_setgroups, order.group_count, order.groups))?;
             }
             done(libc::syscall(libc::SYS_setuid, uid))?;
         }

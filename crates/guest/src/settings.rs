@@ -14,6 +14,11 @@ use types::work::Orders;
 
 /// More than any environment that the kernel would pass on, plus the most data that work may have.
 const SETTINGS_BYTES_MAX: u64 = (8 << 20) + types::work::DATA_BYTES_MAX as u64;
+/// Most groups that a user has besides its own. The kernel's limit is 65,536.
+const GROUPS_MAX: usize = 1_000;
+/// The kernel refuses groups from this one on, because an instance has this many ids
+/// (`IDS_PER_INSTANCE` of `node`).
+const GROUP_IDS: u32 = 65_536;
 
 /// The settings as received, and the data that the work may fetch.
 #[derive(Default)]
@@ -58,6 +63,9 @@ pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) home: Option<PathBuf>,
+    /// Further groups that the user is a member of.
+    #[serde(default)]
+    pub(crate) groups: Vec<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -176,27 +184,38 @@ fn group_in(groups: &str, wanted: &str) -> Option<u32> {
     })
 }
 
+/// Returns the groups that list a user as a member.
+fn memberships(groups: &str, login: &str) -> Vec<u32> {
+    let member = |line: &str| match line.split(':').collect::<Vec<_>>().as_slice() {
+        [_, _, gid, members] if members.split(',').any(|member| member == login) => {
+            gid.parse().ok().filter(|gid| *gid < GROUP_IDS)
+        }
+        _ => None,
+    };
+    groups.lines().filter_map(member).take(GROUPS_MAX).collect()
+}
+
 fn user_in(passwd: &str, groups: &str, wanted: &str) -> Option<User> {
-    let (name, group) =
-        wanted.split_once(':').map_or((wanted, None), |(name, group)| (name, Some(group)));
+    let (name, group) = wanted.split_once(':').unwrap_or((wanted, ""));
     let known =
         passwd.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
-            [login, _, uid, gid, _, home, ..] if *login == name || *uid == name => Some(User {
+            [login, _, uid, gid, rest @ ..] if *login == name || *uid == name => Some(User {
                 uid: uid.parse().ok()?,
                 gid: gid.parse().ok()?,
-                home: Some(home.into()),
+                home: rest.get(1).map(PathBuf::from),
+                groups: memberships(groups, login),
             }),
             _ => None,
         });
     // An image may use a number that is not in its list of users.
-    let user = known.or_else(|| name.parse().ok().map(|uid| User { uid, gid: 0, home: None }))?;
-    match group {
-        None => Some(user),
-        Some(group) => {
-            let gid = group.parse().ok().or_else(|| group_in(groups, group))?;
-            Some(User { gid, ..user })
-        }
+    let unlisted = |uid| User { uid, gid: 0, home: None, groups: Vec::new() };
+    let user = known.or_else(|| name.parse().ok().map(unlisted))?;
+    if group.is_empty() {
+        return Some(user);
     }
+    // As in Docker, a group that is named is the only one.
+    let gid = group.parse().ok().or_else(|| group_in(groups, group))?;
+    Some(User { gid, groups: Vec::new(), ..user })
 }
 
 #[cfg(test)]
@@ -205,15 +224,20 @@ mod tests {
 
     #[test]
     fn users_are_found_by_name_and_by_number() {
-        let passwd =
-            "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken\n";
-        let ada = User { uid: 1000, gid: 1001, home: Some("/home/ada".into()) };
-        let user_in = |wanted| user_in(passwd, "root:x:0:\nstaff:x:50:ada\nbroken\n", wanted);
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbob:x:7:8\nbroken\n";
+        let groups = "root:x:0:\nstaff:x:50:ada\nbroken\nshared:x:1600:bob,ada\nfar:x:65536:ada\n";
+        let ada =
+            User { uid: 1000, gid: 1001, home: Some("/home/ada".into()), groups: vec![50, 1600] };
+        let user_in = |wanted| user_in(passwd, groups, wanted);
         assert_eq!(user_in("ada"), Some(ada.clone()));
+        assert_eq!(user_in("ada:"), Some(ada.clone()));
         assert_eq!(user_in("1000"), Some(ada.clone()));
-        assert_eq!(user_in("ada:7"), Some(User { gid: 7, ..ada.clone() }));
-        assert_eq!(user_in("ada:staff"), Some(User { gid: 50, ..ada }));
-        assert_eq!(user_in("4242"), Some(User { uid: 4242, gid: 0, home: None }));
+        let ada_in = |gid| Some(User { gid, groups: Vec::new(), ..ada.clone() });
+        assert_eq!(user_in("ada:7"), ada_in(7));
+        assert_eq!(user_in("ada:staff"), ada_in(50));
+        assert_eq!(user_in("bob"), Some(User { uid: 7, gid: 8, home: None, groups: vec![1600] }));
+        let unlisted = User { uid: 4242, gid: 0, home: None, groups: Vec::new() };
+        assert_eq!(user_in("4242"), Some(unlisted));
         assert_eq!(user_in("nobody-here"), None);
         assert_eq!(user_in("ada:nobody"), None);
     }

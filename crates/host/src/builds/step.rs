@@ -160,14 +160,10 @@ impl Job {
             grace_ms: u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX),
             output_bytes_max: OUTPUT_BYTES_MAX,
         };
-        let user = match order.user {
-            (0, 0) => String::new(),
-            (uid, gid) => format!("{uid}:{gid}"),
-        };
         Settings {
             env: order.environment.iter().cloned().collect(),
             workdir: Some(order.workdir.clone()),
-            user: Some(user),
+            user: Some(order.user.clone()),
             work: Some(work),
             ..Settings::default()
         }

@@ -142,12 +142,12 @@ async fn what_is_left_behind_ends_with_the_work() {
 async fn work_runs_as_the_user_of_its_image_with_its_variables_and_folders() {
     let place = Place::new(&[HUMBLE]);
     let machine = place.start();
-    let mut launch =
-        launch("humble", HUMBLE, &["id -u; echo $GREETING $HOME; echo x > /data/x && cat /data/x"]);
+    let script = "id -u; id -G; echo $GREETING $HOME; echo x > /data/x && cat /data/x";
+    let mut launch = launch("humble", HUMBLE, &[script]);
     launch.scratch =
         vec![Scratch { path: "/data".into(), size_mb: 8, read_only: false, medium: Medium::Disk }];
     let seen = machine.outcome(launch).await;
-    assert_eq!(String::from_utf8(seen.out).unwrap(), "1000\nhello /\nx\n");
+    assert_eq!(String::from_utf8(seen.out).unwrap(), "1000\n1000 50\nhello /\nx\n");
     assert_eq!(seen.end.outcome, Outcome::Exited(0));
     machine.clear().await;
 }

@@ -282,6 +282,7 @@ fn make_images(data: &Path, wanted: &[&str]) {
         "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/:/bin/sh\n",
     )
     .unwrap();
+    std::fs::write(root.join("etc/group"), "root:x:0:\nada:x:1000:\nstaff:x:50:ada\n").unwrap();
     if !root.join("bin").exists() {
         add_tools(&root);
     }

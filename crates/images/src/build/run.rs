@@ -24,8 +24,8 @@ pub struct RunOrder {
     pub command: Vec<String>,
     pub environment: Vec<(String, String)>,
     pub workdir: String,
-    /// User and group id.
-    pub user: (u32, u32),
+    /// The user in the form of USER, which the files of the image know; empty for root.
+    pub user: String,
     pub has_network: bool,
     pub mounts: Vec<Mount>,
     /// Folders of the unpacked layers, the lowest first.
@@ -113,12 +113,13 @@ impl Build {
             hasher.update(content.as_bytes());
         }
         hasher.update(&[u8::from(run.has_network)]);
-        let user = self.user(state)?;
+        // Fails here, with the line, if the image has no such user.
+        self.user(state)?;
         Ok(RunOrder {
             command,
             environment,
             workdir: state.workdir().to_owned(),
-            user: (user.uid, user.gid),
+            user: state.document.config.user.clone(),
             has_network: run.has_network,
             mounts,
             layers: self.paths(state),
