@@ -158,7 +158,7 @@ fn of_statement(statement: &Statement, escape: char) -> Result<Instruction, Stri
         ),
         "STOPSIGNAL" => Instruction::StopSignal(rest.to_owned()),
         "HEALTHCHECK" => Instruction::Healthcheck(healthcheck(rest, &options)?),
-        "ONBUILD" => Instruction::OnBuild(trigger(rest)?),
+        "ONBUILD" => Instruction::OnBuild(trigger(rest, &statement.heredocs)?),
         "MAINTAINER" => Instruction::Maintainer(rest.to_owned()),
         other => {
             let shown: String = other.chars().take(40).collect();
@@ -400,13 +400,17 @@ fn nanoseconds(name: &str, text: &str) -> Result<i64, String> {
     Ok(total as i64)
 }
 
-fn trigger(rest: &str) -> Result<String, String> {
+/// Returns the text that an image has for those based on it, with the heredocs that belong to it.
+fn trigger(rest: &str, heredocs: &[Heredoc]) -> Result<String, String> {
     let keyword = rest.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
     match keyword.as_str() {
         "ONBUILD" | "FROM" | "MAINTAINER" => {
             Err(format!("ONBUILD cannot be followed by {keyword}"))
         }
-        _ => Ok(rest.to_owned()),
+        _ => {
+            let texts = heredocs.iter().map(|one| format!("\n{}{}", one.content, one.name));
+            Ok([rest.to_owned()].into_iter().chain(texts).collect())
+        }
     }
 }
 

@@ -44,6 +44,18 @@ fn copies_take_options_lists_and_texts() {
 }
 
 #[test]
+fn an_instruction_for_later_keeps_its_texts() {
+    let text = "COPY <<a <<-'b' /x/\n1\n a\na\n2\nb";
+    let later = match one(&format!("ONBUILD {}", text.replace("\n2", "\n\t2"))) {
+        Ok(Instruction::OnBuild(later)) => later,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(later, text);
+    assert_eq!(one(&later), one(text));
+    assert_eq!(one("ONBUILD RUN true"), Ok(Instruction::OnBuild("RUN true".into())));
+}
+
+#[test]
 fn names_and_values_have_an_old_form() {
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     assert_eq!(one("ENV a b  c"), Ok(Instruction::Env(vec![pair("a", "b  c")])));
