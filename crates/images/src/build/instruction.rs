@@ -66,6 +66,8 @@ pub struct Transfer {
     pub chown: Option<String>,
     pub chmod: Option<String>,
     pub checksum: Option<String>,
+    /// Whether archives are unpacked, if it is said.
+    pub unpack: Option<bool>,
     pub parents: bool,
     pub excludes: Vec<String>,
     pub sources: Vec<Source>,
@@ -300,6 +302,7 @@ fn transfer(
         chown: option(options, "chown").map(str::to_owned),
         chmod: option(options, "chmod").map(str::to_owned),
         checksum: option(options, "checksum").map(str::to_owned),
+        unpack: option(options, "unpack").map(|_| switch(options, "unpack")).transpose()?,
         parents: switch(options, "parents")?,
         excludes: excludes.map(|(_, value)| value.clone()).collect(),
         sources: sources.collect(),

@@ -39,6 +39,14 @@ fn copies_take_options_lists_and_texts() {
     let found = copy("COPY <<a <<b /x/\n1\na\n2\nb");
     let Source::Text(second) = &found.sources[1] else { panic!("{found:?}") };
     assert_eq!(second.content, "2\n");
+    let unpack = |text| match one(text) {
+        Ok(Instruction::Add(add)) => add.unpack,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(unpack("ADD --unpack=false a b"), Some(false));
+    assert_eq!(unpack("ADD --unpack a b"), Some(true));
+    assert_eq!(unpack("ADD a b"), None);
+    assert!(one("ADD --unpack=x a b").is_err());
     assert!(one("COPY a").is_err());
     assert!(one("COPY --checksum=x a b").is_err());
 }

@@ -5,6 +5,7 @@
 //! sources (zip, tar, ignore, project) ─▶ a folder in the scratch of the store
 //! Build::apply:  config          instructions that change no file
 //!                items, copy     COPY and ADD, in a tree that cannot be left (rootfs)
+//!                archive         what ADD unpacks
 //!                run             what a RUN needs; its runner hands back what was written
 //! layers, cache                  the layer that a step wrote, and the cache of earlier steps
 //! ```
@@ -13,6 +14,7 @@
 //! is mounted at a path, and all work in progress is in the scratch of the store, so that a killed
 //! process leaves nothing behind.
 
+mod archive;
 mod binds;
 mod budget;
 mod cache;

@@ -208,6 +208,9 @@ impl Build {
                 hasher.update(digest.to_string().as_bytes());
                 What::Bind(path)
             }
+            "cache" if options.from.is_some() || options.source.is_some() => {
+                return Err(wrong("a cache begins empty: `from` and `source` are not supported"));
+            }
             "cache" => {
                 let name = options.id.clone().map_or_else(&needed, Ok)?;
                 let mode = options.mode.unwrap_or(0o755);
@@ -232,7 +235,8 @@ impl Build {
     ) -> Result<(), Fault> {
         let named =
             || target.as_deref().and_then(|path| path.rsplit('/').next()).map(str::to_owned);
-        let Some(id) = options.id.clone().or_else(named) else {
+        let id = options.source.as_ref().or(options.id.as_ref()).cloned();
+        let Some(id) = id.or_else(named) else {
             return Err(Fault::Sources("RUN --mount: a secret needs an id".to_owned()));
         };
         let Some(value) = self.given.secrets.get(&id) else {

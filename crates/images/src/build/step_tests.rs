@@ -221,6 +221,32 @@ fn a_download_without_a_name_needs_a_target_that_names_it() {
 }
 
 #[test]
+fn archives_are_unpacked_unless_they_are_fetched_or_it_is_said() {
+    let fixture = Fixture::new();
+    fixture.archive("a.tar", &[("inside", 1)]);
+    let address = "https://host/a.tar";
+    let add = |source: &str, unpack: Option<bool>| {
+        let sources = vec![Source::Path(source.to_owned())];
+        let transfer = Transfer { sources, unpack, target: "/x/".into(), ..Transfer::default() };
+        let file = fixture.folder.path().join("from/a.tar");
+        let download = Download { file, name: "a.tar".to_owned(), modified: 0 };
+        let downloads = BTreeMap::from([(address.to_owned(), download)]);
+        let (state, from) = (state(), fixture.from());
+        let prepared = fixture.build.transfer(&state, &transfer, &from, &downloads, true).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        prepared.write(&state, &from, &Tree::open(folder.path()).unwrap(), STEP_BYTES).unwrap();
+        (files_in(folder.path(), ""), prepared.digest(&from).unwrap())
+    };
+    for source in ["a.tar", address] {
+        let [(whole, one), (unpacked, other)] = [false, true].map(|how| add(source, Some(how)));
+        assert_eq!((whole, unpacked), (vec!["x/a.tar".into()], vec!["x/inside".into()]));
+        assert_ne!(one, other, "each has its own cached step");
+    }
+    assert_eq!(add("a.tar", None).0, ["x/inside"]);
+    assert_eq!(add(address, None).0, ["x/a.tar"]);
+}
+
+#[test]
 fn the_sources_of_a_copy_share_its_limit_on_entries() {
     let fixture = Fixture::new();
     for name in ["a", "b", "c", "d"] {
@@ -266,6 +292,14 @@ fn too_many_mounts_are_refused_before_any_is_looked_at() {
     let (order, looks) = Fixture::new().run(&["target=/x"; 33]);
     assert!(matches!(order, Err(Fault::Sources(_))));
     assert_eq!(looks, 0);
+}
+
+#[test]
+fn initial_content_of_a_kept_folder_is_refused() {
+    for mount in ["type=cache,target=/c,from=x", "type=cache,target=/c,source=/etc"] {
+        let (order, _) = Fixture::new().run(&[mount]);
+        assert!(matches!(order, Err(Fault::Sources(why)) if why.contains("begins empty")));
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! COPY and ADD: the files that are copied, their owner, and their target.
 
+use super::archive::Archive;
 use super::budget::Budget;
 use super::config::absolute;
-use super::copy::{About, As, Copying, make_folders, open_file, too_much, write};
+use super::copy::{About, As, Copying, make_folders, too_much, write};
 use super::instruction::{Source, Transfer};
 use super::items::{Bounds, Contents, Item, Sizes, digest, file_digest, find};
 use super::lines::Heredoc;
@@ -13,13 +14,9 @@ use super::supplies::{Download, From};
 use super::{Fault, users, words};
 use crate::digest::{Digest, Hasher};
 use crate::error::Error;
-use crate::packing;
-use crate::settings::{Devices, Names, Overlay, Privileges, Rules, Settings};
-use crate::unpack::{Tree, Unpacked, unpack};
+use crate::unpack::{Tree, Unpacked};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 const TEXT_MODE: u32 = 0o644;
@@ -36,7 +33,7 @@ trap 'exit 0' TERM INT\nwhile :; do sleep 3600 & wait $!; done\n";
 /// One part of what a step copies.
 enum Part {
     Items { items: Vec<Item>, path: PathBuf },
-    Archive { path: PathBuf, bytes: u64 },
+    Archive { archive: Archive, bytes: u64 },
     Text { name: String, bytes: Vec<u8>, mode: u32 },
     Download { name: String, file: PathBuf, digest: Digest, bytes: u64, modified: i64 },
 }
@@ -107,7 +104,7 @@ impl Build {
         transfer: &Transfer,
         from: &From,
         downloads: &BTreeMap<String, Download>,
-        unpacks: bool,
+        is_add: bool,
     ) -> Result<Prepared, Fault> {
         let budget = Budget::default();
         let value = |text: &str| {
@@ -119,6 +116,7 @@ impl Build {
         });
         let excludes = excludes.collect::<Result<Vec<_>, Fault>>()?;
         let steps = Steps::default();
+        let unpacks = is_add && transfer.unpack != Some(false);
         let mut parts = Parts {
             all: Vec::new(),
             entries_left: self.limits.step_entries,
@@ -130,9 +128,9 @@ impl Build {
                 Source::Text(heredoc) => parts.push(text_of(heredoc, state, &budget)?)?,
                 Source::Path(text) => {
                     let address = value(text)?;
-                    match downloads.get(&address).filter(|_| unpacks) {
+                    match downloads.get(&address).filter(|_| is_add) {
                         Some(download) => {
-                            parts.push(self.downloaded(&address, download, transfer)?)?;
+                            parts.push(downloaded(&address, download, transfer)?)?;
                         }
                         None if from.is_stand_in => parts.push(stand_in(&address))?,
                         None => {
@@ -167,10 +165,8 @@ impl Build {
             if is_left_out(&bounds, &from.tree, &path, (keeps_parents, is_pattern))? {
                 continue;
             }
-            if *unpacks && is_archive(&from.tree, &path)? {
-                let stat = from.tree.look(&path, true)?;
-                let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-                parts.push(Part::Archive { path, bytes })?;
+            if *unpacks && let Some((archive, bytes)) = Archive::in_tree(&from.tree, &path)? {
+                parts.push(Part::Archive { archive, bytes })?;
                 continue;
             }
             let to = if keeps_parents { path.clone() } else { PathBuf::new() };
@@ -180,30 +176,30 @@ impl Build {
         }
         Ok(())
     }
+}
 
-    fn downloaded(
-        &self,
-        address: &str,
-        download: &Download,
-        transfer: &Transfer,
-    ) -> Result<Part, Fault> {
-        let file = File::open(&download.file).map_err(Error::io("open", &download.file))?;
-        let found = file_digest(&file)?;
-        if let Some(wanted) = transfer.checksum.as_ref().filter(|text| **text != found.to_string())
-        {
-            return Err(Fault::Sources(format!(
-                "what {address} answers has the digest {found}, and not {wanted}"
-            )));
-        }
-        let bytes = file.metadata().map_err(Error::io("open", &download.file))?.len();
-        Ok(Part::Download {
-            bytes,
-            name: download.name.clone(),
-            file: download.file.clone(),
-            digest: found,
-            modified: download.modified,
-        })
+/// Returns what was fetched from an address. An archive is unpacked only if that is said.
+fn downloaded(address: &str, download: &Download, transfer: &Transfer) -> Result<Part, Fault> {
+    let file = File::open(&download.file).map_err(Error::io("open", &download.file))?;
+    let digest = file_digest(&file)?;
+    if let Some(wanted) = transfer.checksum.as_ref().filter(|text| **text != digest.to_string()) {
+        return Err(Fault::Sources(format!(
+            "what {address} answers has the digest {digest}, and not {wanted}"
+        )));
     }
+    let bytes = file.metadata().map_err(Error::io("open", &download.file))?.len();
+    if transfer.unpack == Some(true)
+        && let Some(archive) = Archive::downloaded(address, &download.file, digest)?
+    {
+        return Ok(Part::Archive { archive, bytes });
+    }
+    Ok(Part::Download {
+        bytes,
+        name: download.name.clone(),
+        file: download.file.clone(),
+        digest,
+        modified: download.modified,
+    })
 }
 
 /// Returns whether a source is left out as a whole. A source that is named is not, unless it is
@@ -273,12 +269,8 @@ impl Prepared {
                     let found = digest(&from.tree, items, with_owners, &mut contents)?;
                     hasher.update(format!("items {found} {}\0", path.display()).as_bytes());
                 }
-                Part::Archive { path, .. } => {
-                    let mut items = Vec::new();
-                    let steps = &Steps::default();
-                    let bounds = Bounds { excludes: &[], entries: 1, bytes: u64::MAX, steps };
-                    bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
-                    let found = digest(&from.tree, &items, false, &mut contents)?;
+                Part::Archive { archive, .. } => {
+                    let found = archive.digest(&from.tree, &mut contents)?;
                     hasher.update(format!("archive {found}\0").as_bytes());
                 }
                 Part::Text { name, bytes, mode } => {
@@ -320,10 +312,11 @@ impl Prepared {
                 Part::Items { items, path } => {
                     self.write_items((items, path), place, tree, &mut copying)?;
                 }
-                Part::Archive { path, .. } => {
+                Part::Archive { archive, .. } => {
                     make_folders(tree, place, how.folders)?;
                     let left = Unpacked { bytes: copying.bytes_left, entries: entries_left };
-                    let unpacked = extract(from, path, tree, place, owner, left)?;
+                    let into = tree.folder(place)?;
+                    let unpacked = archive.extract(&from.tree, &into, owner, left)?;
                     copying.spend(unpacked.bytes)?;
                     entries_left -= unpacked.entries;
                 }
@@ -427,60 +420,4 @@ fn mode(text: &str) -> Result<u32, Fault> {
         .ok()
         .filter(|mode| *mode <= 0o7777)
         .ok_or_else(|| Fault::Sources(format!("`--chmod={text}` is not a mode such as 755")))
-}
-
-/// Returns whether a file is an archive that ADD unpacks, judging by its content.
-fn is_archive(tree: &Tree, path: &Path) -> Result<bool, Fault> {
-    let stat = tree.look(path, true)?;
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
-        return Ok(false);
-    }
-    let mut start = Vec::new();
-    let file = open_file(tree, path)?;
-    file.take(6).read_to_end(&mut start).map_err(Error::from)?;
-    let packed = match start.as_slice() {
-        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some("bzip2"),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("xz"),
-        _ => None,
-    };
-    if let Some(packed) = packed {
-        return Err(Fault::Sources(format!(
-            "ADD unpacks tar archives, plain or packed with gzip or zstd; this one is packed with {packed}"
-        )));
-    }
-    // A file that is only compressed, or not an archive at all, is copied as it is.
-    let settings = Settings::default();
-    let Ok(mut archive) = packing::unpacked(open_file(tree, path)?, &settings.limits) else {
-        return Ok(false);
-    };
-    let mut block = [0; 512];
-    let is_tar = archive.read_exact(&mut block).is_ok() && &block[257..262] == b"ustar";
-    Ok(is_tar)
-}
-
-/// Unpacks an archive within what is left to the step, and returns what that took.
-fn extract(
-    from: &From,
-    path: &Path,
-    tree: &Tree,
-    place: &Path,
-    owner: Option<(u32, u32)>,
-    left: Unpacked,
-) -> Result<Unpacked, Fault> {
-    let folder = tree.folder(place)?;
-    let rules =
-        Rules { devices: Devices::Skip, privileges: Privileges::Keep, names: Names::Files, owner };
-    let mut settings = Settings { rules, overlay: Overlay::User, ..Settings::default() };
-    settings.limits.layer_bytes_max = left.bytes;
-    settings.limits.entries_max = left.entries;
-    let archive = packing::unpacked(open_file(&from.tree, path)?, &settings.limits);
-    let way = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-    archive.map_err(Error::from).and_then(|archive| unpack(archive, &way, &settings)).map_err(
-        |error| match error {
-            Error::Malformed { .. } | Error::Read(_) => {
-                Fault::Sources(format!("/{} is not a sound tar archive", path.display()))
-            }
-            other => other.into(),
-        },
-    )
 }
