@@ -221,6 +221,26 @@ fn a_download_without_a_name_needs_a_target_that_names_it() {
 }
 
 #[test]
+fn the_digest_of_a_download_may_be_an_argument() {
+    let fixture = Fixture::new();
+    fixture.file("fetched", 1);
+    let file = fixture.folder.path().join("from/fetched");
+    let add = |sum: &str| {
+        let address = "https://host/a";
+        let sources = vec![Source::Path(address.to_owned())];
+        let checksum = Some("$SUM".to_owned());
+        let transfer = Transfer { sources, checksum, target: "/x/".into(), ..Transfer::default() };
+        let download = Download { file: file.clone(), name: "a".to_owned(), modified: 0 };
+        let downloads = BTreeMap::from([(address.to_owned(), download)]);
+        let mut state = state();
+        state.arguments.insert("SUM".to_owned(), sum.to_owned());
+        fixture.build.transfer(&state, &transfer, &fixture.from(), &downloads, true).map(drop)
+    };
+    add(&Digest::of(b"x").to_string()).unwrap();
+    assert!(matches!(add(&Digest::of(b"y").to_string()), Err(Fault::Sources(_))));
+}
+
+#[test]
 fn archives_are_unpacked_unless_they_are_fetched_or_it_is_said() {
     let fixture = Fixture::new();
     fixture.archive("a.tar", &[("inside", 1)]);

@@ -130,7 +130,9 @@ impl Build {
                     let address = value(text)?;
                     match downloads.get(&address).filter(|_| is_add) {
                         Some(download) => {
-                            parts.push(downloaded(&address, download, transfer)?)?;
+                            let checksum = transfer.checksum.as_deref().map(value).transpose()?;
+                            let options = (checksum.as_deref(), transfer.unpack);
+                            parts.push(downloaded(&address, download, options)?)?;
                         }
                         None if from.is_stand_in => parts.push(stand_in(&address))?,
                         None => {
@@ -179,16 +181,20 @@ impl Build {
 }
 
 /// Returns what was fetched from an address. An archive is unpacked only if that is said.
-fn downloaded(address: &str, download: &Download, transfer: &Transfer) -> Result<Part, Fault> {
+fn downloaded(
+    address: &str,
+    download: &Download,
+    (checksum, unpack): (Option<&str>, Option<bool>),
+) -> Result<Part, Fault> {
     let file = File::open(&download.file).map_err(Error::io("open", &download.file))?;
     let digest = file_digest(&file)?;
-    if let Some(wanted) = transfer.checksum.as_ref().filter(|text| **text != digest.to_string()) {
+    if let Some(wanted) = checksum.filter(|text| *text != digest.to_string()) {
         return Err(Fault::Sources(format!(
             "what {address} answers has the digest {digest}, and not {wanted}"
         )));
     }
     let bytes = file.metadata().map_err(Error::io("open", &download.file))?.len();
-    if transfer.unpack == Some(true)
+    if unpack == Some(true)
         && let Some(archive) = Archive::downloaded(address, &download.file, digest)?
     {
         return Ok(Part::Archive { archive, bytes });
