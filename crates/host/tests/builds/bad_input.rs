@@ -22,6 +22,10 @@ async fn what_cannot_be_built_is_refused_with_its_reason() {
         ("FROM localhost/test/base\nRUN --network=host true\n", "line 2: "),
         ("FROM localhost/test/base\nUSER nobody-here\nRUN true\n", "no user `nobody-here`"),
         ("FROM localhost/test/base\nRUN [\"/missing\"]\n", "line 2: "),
+        (
+            "FROM localhost/test/base\nRUN --mount=type=cache,target=/m/sub --mount=target=/m true\n",
+            "line 2: RUN --mount: there is no place for /m/sub",
+        ),
         ("FROM scratch\nRUN true\n", "line 2: "),
         ("FROM scratch\nENV A=1\n", "no file in the image"),
         ("FROM --platform=linux/s390x localhost/test/base\n", "line 1: this machine builds for"),

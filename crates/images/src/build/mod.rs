@@ -28,6 +28,7 @@ mod layers;
 mod lines;
 mod making;
 mod pattern;
+mod places;
 mod project;
 mod rootfs;
 mod run;

@@ -1,6 +1,5 @@
 //! Prepares a RUN: its command, its environment and its mounts.
 
-use super::Fault;
 use super::binds::{Binds, Copied};
 use super::budget::Budget;
 use super::config::shell;
@@ -10,7 +9,7 @@ use super::making::Build;
 use super::scope::{PLATFORM_ARGUMENTS, PROXY_ARGUMENTS};
 use super::stage::State;
 use super::supplies::From;
-use super::words;
+use super::{Fault, places, words};
 use crate::digest::{Digest, Hasher};
 use std::path::PathBuf;
 
@@ -37,9 +36,11 @@ pub struct RunOrder {
 }
 
 impl RunOrder {
-    /// Copies what its mounts bind, which the command needs and its key does not.
+    /// Copies what its mounts bind, which the command needs and its key does not. Fails if a mount
+    /// has no place then.
     pub(super) fn copy(&self) -> Result<(), Fault> {
-        self.copies.iter().try_for_each(Copied::make)
+        self.copies.iter().try_for_each(Copied::make)?;
+        places::check(&self.mounts)
     }
 }
 
@@ -47,6 +48,12 @@ pub struct Mount {
     /// Absolute path.
     pub target: String,
     pub what: What,
+}
+
+impl Mount {
+    pub(super) fn is_in_memory(&self) -> bool {
+        matches!(self.what, What::Empty { .. })
+    }
 }
 
 pub enum What {
@@ -105,6 +112,7 @@ impl Build {
             self.mount(state, options, &mut binds, &mut hasher, &mut mounts, &mut environment)?;
         }
         let command = self.command(state, run, &mut mounts);
+        places::sort(&mut mounts);
         for word in &command {
             hasher.update(word.as_bytes());
             hasher.update(b"\0");

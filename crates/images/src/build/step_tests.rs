@@ -315,6 +315,32 @@ fn too_many_mounts_are_refused_before_any_is_looked_at() {
 }
 
 #[test]
+fn a_mount_below_another_one_needs_a_place_there() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.folder.path().join("from/folder")).unwrap();
+    fixture.file("file", 1);
+    let bound = "target=/m";
+    for (mounts, fits) in [
+        (&["type=cache,target=/m/new", bound][..], false),
+        (&["type=cache,target=/m/folder", bound], true),
+        (&["type=cache,target=/m/file", bound], false),
+        (&["source=file,target=/m/file", bound], true),
+        (&["source=file,target=/m/folder", bound], false),
+        (&["type=tmpfs,target=/m/folder", bound], false),
+        (&["type=cache,target=/t/new", "type=tmpfs,target=/t"], true),
+        (&["type=cache,target=/c/new", "type=cache,target=/c,ro"], false),
+        (&["type=cache,target=/m2/x", bound], true),
+    ] {
+        let order = fixture.run(mounts).0.unwrap();
+        assert_eq!(order.mounts.last().unwrap().target, mounts[0].split_once("target=").unwrap().1);
+        match order.copy() {
+            Err(Fault::Sources(why)) if !fits => assert!(why.contains("no place"), "{why}"),
+            copied => assert_eq!(copied.is_ok(), fits, "{mounts:?}: {copied:?}"),
+        }
+    }
+}
+
+#[test]
 fn initial_content_of_a_kept_folder_is_refused() {
     for mount in ["type=cache,target=/c,from=x", "type=cache,target=/c,source=/etc"] {
         let (order, _) = Fixture::new().run(&[mount]);
