@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::packing;
 use crate::settings::{Devices, Names, Overlay, Privileges, Rules, Settings};
 use crate::unpack::{Tree, Unpacked, unpack};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -28,7 +29,11 @@ pub(super) enum Archive {
 impl Archive {
     /// Returns the archive at a path of a tree, and its size, if the file there is one.
     pub(super) fn in_tree(tree: &Tree, path: &Path) -> Result<Option<(Self, u64)>, Fault> {
-        let stat = tree.look(path, true)?;
+        let stat = match tree.look(path, true) {
+            // A link that leads nowhere.
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+            found => found?,
+        };
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
             return Ok(None);
         }

@@ -63,8 +63,10 @@ impl Build {
     ) -> Result<(PathBuf, Digest), Fault> {
         let steps = Steps::default();
         let paths = find(&from.tree, source, 1, &steps)?;
-        let path =
-            paths.first().ok_or_else(|| Fault::Sources(format!("there is no `{source}`")))?;
+        // What is bound is opened by its path, so a link that leads nowhere here might lead to
+        // something of this machine.
+        let path = paths.first().filter(|path| from.tree.look(path, true).is_ok());
+        let path = path.ok_or_else(|| Fault::Sources(format!("there is no `{source}`")))?;
         let (entries, bytes) = (binds.entries_left, binds.bytes_left);
         let bounds = Bounds { excludes: &[], entries, bytes, steps: &steps };
         let mut items = Vec::new();

@@ -31,15 +31,16 @@ impl Item {
 }
 
 /// Finds the files that a source names, sorted by name. A plain name, without wildcards, must
-/// exist.
+/// exist. Wildcards also mean links that lead nowhere.
 pub(super) fn find(
     tree: &Tree,
     source: &str,
     bound: usize,
     steps: &Steps,
 ) -> Result<Vec<PathBuf>, Fault> {
-    let mut found = vec![PathBuf::new()];
+    let (mut found, mut by_pattern) = (vec![PathBuf::new()], false);
     for part in source.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        by_pattern = false;
         if part == ".." {
             // Like `..` at the root of a file system, which stays there.
             for path in &mut found {
@@ -53,11 +54,11 @@ pub(super) fn find(
             found.iter_mut().for_each(|path| path.push(&name));
             continue;
         }
+        by_pattern = true;
         let mut next = Vec::new();
         for folder in found {
             for name in names(tree, &folder)? {
-                let Some(text) = name.to_str() else { continue };
-                if pattern.matches_within(text, steps).map_err(Fault::Sources)? {
+                if pattern.matches_within(&name.to_string_lossy(), steps).map_err(Fault::Sources)? {
                     next.push(folder.join(name));
                 }
             }
@@ -67,7 +68,7 @@ pub(super) fn find(
         }
         found = next;
     }
-    found.retain(|path| tree.look(path, true).is_ok());
+    found.retain(|path| tree.look(path, !by_pattern).is_ok());
     match found.is_empty() {
         true => Err(Fault::Sources(format!("there is no `{source}` to copy"))),
         false => Ok(found),
@@ -92,7 +93,7 @@ pub(super) struct Bounds<'a> {
 
 impl Bounds<'_> {
     /// Adds what is at a path of a tree, with everything below it. A link at the path itself is
-    /// followed, but never out of the tree.
+    /// followed, but never out of the tree. One that leads nowhere is copied as it is.
     pub(super) fn gather(
         &self,
         tree: &Tree,
@@ -100,8 +101,11 @@ impl Bounds<'_> {
         to: &Path,
         all: &mut Vec<Item>,
     ) -> Result<(), Fault> {
-        let stat = tree.look(from, true)?;
-        self.add(tree, Item { from: from.into(), to: to.into(), stat, target: None }, 0, all)
+        let (stat, target) = match tree.look(from, true) {
+            Err(Errno::NOENT | Errno::LOOP) => (tree.look(from, false)?, Some(tree.link(from)?)),
+            found => (found?, None),
+        };
+        self.add(tree, Item { from: from.into(), to: to.into(), stat, target }, 0, all)
     }
 
     fn add(&self, tree: &Tree, item: Item, depth: usize, all: &mut Vec<Item>) -> Result<(), Fault> {

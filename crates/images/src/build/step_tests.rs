@@ -16,7 +16,9 @@ use crate::store::Store;
 use crate::unpack::Tree;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -178,6 +180,35 @@ fn what_a_copy_leaves_out_is_named_from_the_source_that_is_copied() {
     // Of the files that a pattern means, but not of one that is named.
     assert_eq!(copied(&fixture, "app/*", &["*.md"], false), ["b"]);
     assert_eq!(copied(&fixture, "a.md", &["*.md"], false), ["a.md"]);
+}
+
+#[test]
+fn wildcards_leave_out_no_name_and_no_link() {
+    let fixture = Fixture::new();
+    let from = fixture.folder.path().join("from/d");
+    let odd = OsStr::from_bytes(b"odd-\xff");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join(odd), "x").unwrap();
+    for (target, name) in [("nowhere", "dangling"), ("loop", "loop")] {
+        std::os::unix::fs::symlink(target, from.join(name)).unwrap();
+    }
+    for is_add in [false, true] {
+        let sources = vec![Source::Path("d/*".to_owned())];
+        let transfer = Transfer { sources, target: "/x/".into(), ..Transfer::default() };
+        let (state, from, none) = (state(), fixture.from(), BTreeMap::new());
+        let prepared = fixture.build.transfer(&state, &transfer, &from, &none, is_add).unwrap();
+        prepared.digest(&from).unwrap();
+        let target = tempfile::tempdir().unwrap();
+        prepared.write(&state, &from, &Tree::open(target.path()).unwrap(), STEP_BYTES).unwrap();
+        let copied = target.path().join("x");
+        assert_eq!(fs::read(copied.join(odd)).unwrap(), b"x");
+        assert_eq!(fs::read_link(copied.join("dangling")).unwrap(), Path::new("nowhere"));
+        assert_eq!(fs::read_link(copied.join("loop")).unwrap(), Path::new("loop"));
+    }
+    // A name without wildcards means what its link leads to, and so does a mount.
+    assert!(matches!(fixture.find(&["d/dangling"]), Err(Fault::Sources(_))));
+    let (bound, _) = fixture.run(&["source=d/dang*,target=/x"]);
+    assert!(matches!(bound, Err(Fault::Sources(why)) if why.contains("there is no")));
 }
 
 /// As under the server, whose umask makes files for itself only.

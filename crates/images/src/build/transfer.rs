@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::unpack::{Tree, Unpacked};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 const TEXT_MODE: u32 = 0o644;
@@ -273,7 +274,9 @@ impl Prepared {
                 Part::Items { items, path } => {
                     let with_owners = from.has_owners && self.owner.is_none();
                     let found = digest(&from.tree, items, with_owners, &mut contents)?;
-                    hasher.update(format!("items {found} {}\0", path.display()).as_bytes());
+                    hasher.update(format!("items {found} ").as_bytes());
+                    hasher.update(path.as_os_str().as_bytes());
+                    hasher.update(b"\0");
                 }
                 Part::Archive { archive, .. } => {
                     let found = archive.digest(&from.tree, &mut contents)?;
@@ -363,12 +366,12 @@ impl Prepared {
         if is_folder {
             return copying.all(items, place);
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        copying.all(items, &self.inside(tree, place, &name))
+        let name = path.file_name().unwrap_or_default();
+        copying.all(items, &self.inside(tree, place, name))
     }
 
     /// Returns the target path of a file with this name.
-    fn inside(&self, tree: &Tree, place: &Path, name: &str) -> PathBuf {
+    fn inside(&self, tree: &Tree, place: &Path, name: impl AsRef<Path>) -> PathBuf {
         match self.is_into_folder(tree, place) {
             true => place.join(name),
             false => place.to_owned(),
