@@ -4,7 +4,7 @@ use super::Mistake;
 use super::budget::Budget;
 use super::instruction::{self, From, Instruction, Step};
 use super::lines::{self, Statement};
-use super::scope::{self, Arguments, PLATFORM_ARGUMENTS, platform_argument};
+use super::scope::{self, Arguments, platform_argument};
 use super::words;
 use crate::manifest::Platform;
 use std::collections::BTreeMap;
@@ -105,12 +105,14 @@ impl Dockerfile {
         given: &BTreeMap<String, String>,
     ) -> Result<BTreeMap<String, String>, Mistake> {
         let mut globals = BTreeMap::new();
+        // What one argument may say of the others: platform arguments need no ARG here.
+        let mut all = scope::platform_arguments();
         for step in &self.globals {
             let Instruction::Arg(arguments) = &step.instruction else { continue };
             let wrong = |why| Mistake::new(step.statement.line, why);
             let budget = Budget::default();
             for (name, default) in arguments {
-                let known = Arguments { all: &globals };
+                let known = Arguments { all: &all };
                 let value = match (given.get(name), default) {
                     (Some(value), _) => Some(value.clone()),
                     (None, Some(text)) => {
@@ -118,7 +120,10 @@ impl Dockerfile {
                     }
                     (None, None) => platform_argument(name),
                 };
-                globals.extend(value.map(|value| (name.clone(), value)));
+                if let Some(value) = value {
+                    all.insert(name.clone(), value.clone());
+                    globals.insert(name.clone(), value);
+                }
             }
             scope::check_arguments(&globals).map_err(wrong)?;
         }
@@ -129,13 +134,8 @@ impl Dockerfile {
     fn stage(&self, index: usize, plan: &Plan) -> Result<(Stage, Vec<usize>), Mistake> {
         let (line, from, steps) = &self.stages[index];
         let wrong = |why: String| Mistake::new(*line, why);
-        let mut known = plan.globals.clone();
-        known.extend(PLATFORM_ARGUMENTS.iter().filter_map(|name| {
-            Some((
-                (*name).to_owned(),
-                plan.globals.get(*name).cloned().or_else(|| platform_argument(name))?,
-            ))
-        }));
+        let mut known = scope::platform_arguments();
+        known.extend(plan.globals.clone());
         let (known, budget) = (Arguments { all: &known }, Budget::default());
         let image = words::value(&from.image, self.escape, &known, &budget).map_err(wrong)?;
         if image.is_empty() {
@@ -286,6 +286,11 @@ mod tests {
             "ARG TAG=1\nARG NAME=x:${TAG}\nFROM --platform=$BUILDPLATFORM ${NAME:-y}-$TARGETARCH";
         let wanted = format!("x:2-{}", Platform::here().architecture);
         assert_eq!(plan(text, &[("TAG", "2"), ("NAMES", "no")]).unwrap(), [(0, image(&wanted))]);
+        let text = "ARG NAME=x-${TARGETARCH}\nFROM $NAME";
+        let wanted = format!("x-{}", Platform::here().architecture);
+        assert_eq!(plan(text, &[]).unwrap(), [(0, image(&wanted))]);
+        let text = "ARG TARGETARCH=own\nARG NAME=x-$TARGETARCH\nFROM $NAME";
+        assert_eq!(plan(text, &[]).unwrap(), [(0, image("x-own"))]);
         assert_eq!(plan("ARG X\nFROM $X", &[]).unwrap_err().line, 2);
     }
 

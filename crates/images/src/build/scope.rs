@@ -43,6 +43,12 @@ pub(super) fn platform_argument(name: &str) -> Option<String> {
     }
 }
 
+/// Returns the arguments about the target machine, with their values.
+pub(super) fn platform_arguments() -> BTreeMap<String, String> {
+    let known = |name: &&str| Some(((*name).to_owned(), platform_argument(name)?));
+    PLATFORM_ARGUMENTS.iter().filter_map(known).collect()
+}
+
 pub(super) struct Arguments<'a> {
     pub(super) all: &'a BTreeMap<String, String>,
 }
