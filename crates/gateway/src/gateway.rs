@@ -112,6 +112,12 @@ impl Gateway {
         }
     }
 
+    /// Refuses from now on, and at once, what would have to wait for an instance. For a server that
+    /// stops: nothing starts there any more.
+    pub fn stop_waiting(&self) {
+        self.routes().waiting.close();
+    }
+
     /// Asks a service on the internet on behalf of a workspace. Addresses inside our own network
     /// are refused, as they are for models.
     pub async fn ask_outside(

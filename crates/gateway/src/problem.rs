@@ -279,7 +279,7 @@ impl Problem {
             }
             Self::Crowded(refused) => Self::page_of_crowd(refused),
             Self::Refused(Refused::Broken) => &BROKEN,
-            Self::Refused(Refused::Away) => &AWAY,
+            Self::Refused(Refused::Away) | Self::NotReady(EnterError::Stopping) => &AWAY,
             Self::BadAddress(_) | Self::BadRequest(_) => &BAD_REQUEST,
             Self::TooLarge(_) => &TOO_LARGE,
             Self::Unavailable { .. } | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => {

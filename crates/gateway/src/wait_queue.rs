@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -11,6 +12,8 @@ use tokio::time::{Instant, timeout_at};
 #[derive(Default)]
 pub(crate) struct WaitQueues {
     queues: Mutex<HashMap<String, Queue>>,
+    /// Set when nothing that is waited for will come any more.
+    closed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -30,6 +33,7 @@ pub(crate) struct Limit {
 pub(crate) enum WaitError {
     Full,
     TimedOut,
+    Closed,
 }
 
 impl WaitQueues {
@@ -48,6 +52,9 @@ impl WaitQueues {
             if let Some(answer) = ready() {
                 return Ok(answer);
             }
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(WaitError::Closed);
+            }
             timeout_at(limit.until, changed).await.map_err(|_| WaitError::TimedOut)?;
         }
     }
@@ -57,6 +64,12 @@ impl WaitQueues {
         if let Some(queue) = self.queues.lock().get(key) {
             queue.changed.notify_waiters();
         }
+    }
+
+    /// Ends all waiting, now and from now on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.queues.lock().values().for_each(|queue| queue.changed.notify_waiters());
     }
 
     pub(crate) fn waiting(&self, key: &str) -> usize {

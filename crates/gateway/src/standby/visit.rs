@@ -24,6 +24,8 @@ pub enum EnterError {
     TimedOut,
     #[error("the instance could not be woken")]
     NotWoken,
+    #[error("this server is stopping, and nothing was ready to answer yet")]
+    Stopping,
 }
 
 impl From<WaitError> for EnterError {
@@ -31,6 +33,7 @@ impl From<WaitError> for EnterError {
         match error {
             WaitError::Full => Self::Crowded,
             WaitError::TimedOut => Self::TimedOut,
+            WaitError::Closed => Self::Stopping,
         }
     }
 }

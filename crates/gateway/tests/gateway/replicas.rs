@@ -168,6 +168,23 @@ async fn who_waits_in_vain_is_told_why() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_replica_is_told_at_once_that_the_server_stops() {
+    let stage = Arc::new(Stage::start(settings()).await);
+    stage.deploy(&serving(vec![to("r1", 100, &[])]));
+    let waits = hang(&stage);
+    assert_eq!(stage.gateway.demands().await, [demand("r1", 1)]);
+    stage.gateway.stop_waiting();
+    let reply = waits.await.unwrap();
+    assert_eq!(reply.headers["retry-after"], "1");
+    reply.problem(503, "UNAVAILABLE");
+    stage.get(AT).await.problem(503, "UNAVAILABLE");
+    // What is ready goes on to answer.
+    stage.replica(ONE).await;
+    stage.deploy(&serving(vec![to("r1", 100, &[ONE])]));
+    assert_eq!(stage.get(AT).await.ok()["instance"], ONE);
+}
+
+#[tokio::test]
 async fn requests_are_spread_and_more_replicas_are_wanted_when_all_are_full() {
     let stage = Arc::new(Stage::start(settings()).await);
     let one = stage.replica(ONE).await;

@@ -215,14 +215,21 @@ fn front(
     Front { router, gateway, refusals: Refusals::new(&config.log), main: Handle::current() }
 }
 
-/// Serves at both addresses until draining is over.
+/// Serves at both addresses until draining is over. Once it begins nothing more is started, so
+/// requests that wait for that are refused rather than held.
 async fn serve_all(own: Listener, content: Option<Listener>, front: Front, ending: Ending) {
     let at_content = async {
         if let Some(content) = content {
             content.serve(front.clone(), ending.clone()).await;
         }
     };
-    tokio::join!(at_content, own.serve(front.clone(), ending.clone()));
+    let waiting = async {
+        ending.draining.cancelled().await;
+        if let Some(gateway) = &front.gateway {
+            gateway.stop_waiting();
+        }
+    };
+    tokio::join!(at_content, own.serve(front.clone(), ending.clone()), waiting);
 }
 
 /// Follows the certificates that the operator provides, and orders certificates for previews.
