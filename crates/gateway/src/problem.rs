@@ -223,6 +223,13 @@ const BAD_CONNECTION: Page = page(
     "Mend the integration connection that the model names.",
     "Do not change the request: it is not at fault.",
 );
+const LOOP: Page = page(
+    "MODEL_LOOP",
+    StatusCode::LOOP_DETECTED,
+    false,
+    "Give the connection that the model names the address of its provider.",
+    "Do not repeat the request unchanged.",
+);
 const RESTING: Page = page(
     "MODEL_RESTING",
     StatusCode::SERVICE_UNAVAILABLE,
@@ -325,6 +332,7 @@ impl Problem {
             P::Stopped(Stopped::Blocked { .. }) => &HOOK_BLOCKED,
             P::Stopped(Stopped::Failed { .. }) => &HOOK_FAILED,
             P::Stopped(Stopped::Crowded(refused)) => Self::page_of_crowd(refused),
+            P::Loop => &LOOP,
             P::Resting { .. } => &RESTING,
             P::Broken(broken) if broken.is_timeout() => &PROVIDER_SLOW,
             P::Broken(_)

@@ -225,11 +225,11 @@ impl Inner {
         let tag = text(&TAG).and_then(word).or_else(|| asked.tag.clone());
         let thread = [headers::THREAD, headers::NEUTRAL_THREAD];
         let thread = thread.iter().find_map(text).map(|text| point(text.as_bytes()));
-        let sent = Sent::new(method.clone(), headers, rest, query);
-        let models = &self.models;
+        let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
+        let sent = Sent::new(method.clone(), headers, rest, query, &parts.installation)?;
         let (tried, room) = (Vec::new(), Arc::new(room));
         Ok(Call {
-            models,
+            models: &self.models,
             served,
             caller,
             asked,

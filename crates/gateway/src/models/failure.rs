@@ -32,6 +32,8 @@ pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> ModelFailure {
         408 => ModelFailure::Timeout,
         429 => ModelFailure::RateLimit,
         413 => ModelFailure::ContextLength,
+        // The request comes back to whoever sends it, as often as it is sent.
+        508 => ModelFailure::BadRequest,
         300..=399 | 500.. => ModelFailure::ServerError,
         _ if is_too_long(body) => ModelFailure::ContextLength,
         _ if says(&FILTERED) => ModelFailure::ContentFilter,
@@ -79,6 +81,7 @@ mod tests {
         assert_eq!(of(401, ""), ModelFailure::Credentials);
         assert_eq!(of(429, "{}"), ModelFailure::RateLimit);
         assert_eq!(of(529, ""), ModelFailure::ServerError);
+        assert_eq!(of(508, ""), ModelFailure::BadRequest);
         assert_eq!(of(302, ""), ModelFailure::ServerError);
         assert_eq!(of(400, r#"{"code":"context_length_exceeded"}"#), ModelFailure::ContextLength);
         assert_eq!(of(400, "Prompt is too long: 1"), ModelFailure::ContextLength);

@@ -13,6 +13,7 @@
 //! account   what a call used, counted however the call ends
 //! log_entry what the log of the model gets of it, `redact` what it must not get
 //! served    a model, with everything that is derived from its route once
+//! loops     requests that come back to this installation
 //! upstream  connections to providers
 //! outside   requests that the management side makes to services on the internet
 //! ```
@@ -35,6 +36,7 @@ mod failure;
 mod hooks;
 mod log;
 mod log_entry;
+mod loops;
 mod outside;
 mod patterns;
 mod plan;
@@ -72,6 +74,8 @@ use upstream::{Client, SharedClient};
 pub struct ModelParts {
     pub ledger: Ledger,
     pub prices: Arc<PriceTable>,
+    /// The name of this installation, which providers are told.
+    pub installation: String,
 }
 
 /// Memory for what is held back of requests and answers, taken from a workspace's share (by the

@@ -1,5 +1,6 @@
 //! A request as one model's provider gets it.
 
+use super::loops::{self, THROUGH};
 use super::request::{BadBody, ModelRequest};
 use super::served::Served;
 use super::upstream::{Outgoing, Pieces};
@@ -25,6 +26,8 @@ pub(crate) struct Sent {
     /// The part after the name of the model.
     pub(crate) path: String,
     pub(crate) query: Option<String>,
+    /// The installations that the request has come through; see `loops`.
+    through: HeaderValue,
 }
 
 pub(crate) struct Prepared {
@@ -75,11 +78,19 @@ impl Translated {
 }
 
 impl Sent {
-    /// Leaves out the parameters that only this edge reads.
-    pub(crate) fn new(method: Method, headers: HeaderMap, path: &str, query: Option<&str>) -> Self {
+    /// Leaves out the parameters that only this edge reads. Refuses what this installation itself
+    /// has sent.
+    pub(crate) fn new(
+        method: Method,
+        headers: HeaderMap,
+        path: &str,
+        query: Option<&str>,
+        installation: &str,
+    ) -> Result<Self, ModelProblem> {
         let query = query.map(|query| query::without(query, caller::is_key).into_owned());
         let query = query.filter(|query| !query.is_empty());
-        Self { method, headers, path: path.to_owned(), query }
+        let through = loops::through(&headers, installation)?;
+        Ok(Self { method, headers, path: path.to_owned(), query, through })
     }
 
     /// Returns where the provider is asked. `spoken` is the dialect of the body if it is translated,
@@ -150,6 +161,7 @@ impl Prepared {
         let target = sent.target(provider, asked, other, (&model, replaced.is_some()))?;
         let mut headers = sent.headers.clone();
         provider.dresses(&mut headers);
+        headers.insert(THROUGH, sent.through.clone());
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if asked.is_json() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -62,6 +62,8 @@ pub(crate) enum ModelProblem {
     LongAnswer(usize),
     #[error("models are not served yet: the server starts")]
     NotReady,
+    #[error("a model of this installation asks it: the address of a connection leads back here")]
+    Loop,
 }
 
 impl From<ledger::Refused> for ModelProblem {

@@ -72,6 +72,42 @@ async fn what_is_inside_is_not_reached_and_redirects_are_not_followed() {
 }
 
 #[tokio::test]
+async fn a_connection_that_leads_back_here_is_noticed_at_once() {
+    let stage = Stage::start().await;
+    let back = |name: &str| {
+        let endpoint = format!("http://{}/acme/models/loop/v1", stage.address);
+        let mut route = model(name, ModelType::Openai, Some(&endpoint));
+        let secrets = &mut route.provider.as_mut().unwrap().secrets.0;
+        secrets.insert("apiKey".to_owned(), KEY.to_owned());
+        route
+    };
+    stage.route(back("loop"));
+    let before = stage.usage(0).await.calls;
+    stage.chat("loop", HI).await.is(508, "MODEL_LOOP");
+    assert_eq!(stage.usage(1).await.calls - before, 1);
+    // Nothing is wrong with the model for a breaker to note, and it is not asked again in vain.
+    for _ in 0..20 {
+        stage.chat("loop", HI).await.is(508, "MODEL_LOOP");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_is_told_through_which_installations_a_request_has_come() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("m", &standin);
+    let bearer = format!("Bearer {KEY}");
+    let ask = async |through: &str| {
+        let headers = [("authorization", bearer.as_str()), ("cdn-loop", through)];
+        stage.ask_with(&format!("/acme/models/m{CHAT}"), &headers, HI).await
+    };
+    ask("cloud; loops=1, holm-other").await.is(200, "");
+    assert_eq!(standin.asked.lock()[0].0.headers["cdn-loop"], "holm-other, holm-stage");
+    ask("holm-other, holm-stage").await.is(508, "MODEL_LOOP");
+    assert_eq!(standin.count(), 1);
+}
+
+#[tokio::test]
 async fn a_connection_whose_key_is_refused_shows_nothing_of_it() {
     let stage = Stage::start().await;
     let standin =

@@ -145,7 +145,8 @@ impl Stage {
         };
         let ledger = Ledger::open(ledger, books.clone(), world).await.unwrap();
         let prices = Arc::new(PriceTable::builtin().clone());
-        gateway.serve_models(ModelParts { ledger: ledger.clone(), prices });
+        let installation = "stage".to_owned();
+        gateway.serve_models(ModelParts { ledger: ledger.clone(), prices, installation });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, gateway.clone())));

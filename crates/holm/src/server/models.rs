@@ -41,7 +41,12 @@ pub(super) async fn open(
         act: "open the limits of models".to_owned(),
         message: types::chain(&error),
     })?;
-    gateway.serve_models(ModelParts { ledger: ledger.clone(), prices });
+    let installation = control::installation::name(store).await;
+    let installation = installation.map_err(|source| Error::Store {
+        act: "find the name of this installation".to_owned(),
+        source,
+    })?;
+    gateway.serve_models(ModelParts { ledger: ledger.clone(), prices, installation });
     Ok(ledger)
 }
 
