@@ -66,6 +66,11 @@ impl Servers {
         Ok(differs)
     }
 
+    /// Returns whether there are servers with machines besides this one, if this one has none.
+    pub(crate) fn has_others(&self) -> bool {
+        !self.known.read().is_empty()
+    }
+
     fn url_at(&self, machine: &str, url: fn(Urls) -> String) -> Option<String> {
         self.known.read().get(machine).cloned().map(url)
     }
@@ -119,7 +124,7 @@ impl Inner {
         self.servers.url_at(machine, url)
     }
 
-    fn is_here(&self, machine: &str) -> bool {
+    pub(crate) fn is_here(&self, machine: &str) -> bool {
         self.machine.as_ref().is_some_and(|own| own.name() == machine)
     }
 }

@@ -87,10 +87,12 @@ pub(crate) async fn create<K: Managed>(
 pub(crate) async fn create_or_build<K: Buildable>(
     call: Call<Member, Upload, Wish<K>>,
 ) -> Result<Reply<K>, Error> {
-    if !call.query.upload.0 || call.body.0.skips_build() {
-        return create(call.without_query()).await;
-    }
     let (context, wish) = (call.context(), call.body.0.clone());
+    if !call.query.upload.0 || wish.skips_build() {
+        let mut made = create(call.without_query()).await?;
+        made.body = workloads::taken::<K>(&context, wish.name(), made.body.clone()).await;
+        return Ok(made);
+    }
     uploads::asked(&call, move |tx| builds::create(&context, tx, wish.clone())).await
 }
 

@@ -4,6 +4,7 @@
 
 use crate::common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use crate::common::{Cloud, settings};
+use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use types::edge::Serving;
@@ -77,6 +78,42 @@ async fn a_workload_is_found_at_the_server_on_whose_machine_it_runs() {
     turn_to(&mut cloud, "b", &second).await;
     let found = cloud.get("/v0/sandboxes/box").await.ok();
     assert!(url(&found).starts_with("http://c.test:8700/"), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_a_machine_names_the_one_that_runs_what_is_made_there() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).named("first"));
+    let mut cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    turn_to(&mut cloud, "a", &machine).await;
+    cloud.settings.public_url = "http://b.test:8700".into();
+    cloud.settings.content_url = "http://b.test:8701".into();
+    let _running = cloud.turn_to_one_without_machine().await;
+    for path in &PATHS[..4] {
+        let key = [("idempotency-key", *path)];
+        let spec = match path.contains("applications") {
+            true => json!({"image": IMAGE}),
+            false => json!({"runtime": {"image": IMAGE, "memory": 512}}),
+        };
+        let (list, name) = path.rsplit_once('/').unwrap();
+        let wish = json!({"metadata": {"name": name}, "spec": spec});
+        for _ in ["made", "told again"] {
+            let made = cloud.call_with(Method::POST, list, &key, Some(wish.clone())).await.ok();
+            assert!(url(&made).contains("a.test:870"), "{path}: {made}");
+        }
+    }
+    let again = json!({"metadata": {"name": "box"}, "spec": {"runtime": {"image": IMAGE}}});
+    let found = cloud.post("/v0/sandboxes?createIfNotExist=true", again).await.ok();
+    assert!(url(&found).contains("a.test:8700"), "{found}");
+    let why = "runs on another machine of this installation: ask http://a.test:8700".to_owned();
+    let off = Serving::Off { why };
+    for name in ["box", "one"] {
+        cloud.routes.until(name, |route| route.serving == off).await;
+    }
+    // Nobody takes what is not to run, so nobody waits for that.
+    let spec = json!({"enabled": false, "runtime": {"image": IMAGE}});
+    let rests = json!({"metadata": {"name": "rests"}, "spec": spec});
+    let made = cloud.post("/v0/sandboxes", rests).await.ok();
+    assert!(url(&made).contains("b.test:8700"), "{made}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

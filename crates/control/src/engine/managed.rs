@@ -47,6 +47,12 @@ pub trait Managed: Kind {
         None
     }
 
+    /// The machine that answers for an object, once one has taken it, for kinds that stay on one.
+    /// Other servers do not reach it.
+    fn machine(_state: &Self::State) -> Option<&str> {
+        None
+    }
+
     /// The lifecycle within the state, for kinds that are built.
     fn lifecycle(_state: &mut Self::State) -> Option<&mut Lifecycle> {
         None

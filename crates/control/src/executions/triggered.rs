@@ -13,7 +13,7 @@ use store::{Tx, resources};
 use types::KindName;
 use types::ids::WorkspaceId;
 use types::kinds::{Agent, Function, Job};
-use types::parts::{Deployment, Trigger};
+use types::parts::Trigger;
 use types::usage::Dimension;
 use types::wire::Free;
 
@@ -24,11 +24,6 @@ const ROOT: &str = "/";
 pub trait Triggered: Managed {
     /// What the calls that nobody waits for are billed as. `None` if they cost nothing.
     const CALLS: Option<Dimension> = None;
-
-    /// Returns the machine that answers calls, once there is one. Other servers do not reach it.
-    fn machine(_state: &Self::State) -> Option<&str> {
-        None
-    }
 
     /// Starts what a due cron trigger asks for. `name` is the same for one due time, whichever
     /// server starts it.
@@ -45,17 +40,9 @@ pub trait Triggered: Managed {
 
 impl Triggered for Agent {
     const CALLS: Option<Dimension> = Some(Dimension::AgentRequests);
-
-    fn machine(state: &Deployment) -> Option<&str> {
-        state.machine.as_deref()
-    }
 }
 
-impl Triggered for Function {
-    fn machine(state: &Deployment) -> Option<&str> {
-        state.machine.as_deref()
-    }
-}
+impl Triggered for Function {}
 
 impl Triggered for Job {
     fn start_due(

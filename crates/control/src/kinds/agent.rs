@@ -14,8 +14,12 @@ use types::parts::{Deployment, Lifecycle};
 
 impl Managed for Agent {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
-        let machine = held.state.machine.as_deref();
+        let machine = Self::machine(&held.state);
         Some(super::inference_url(context, Self::NAME, &held.row.name, machine))
+    }
+
+    fn machine(state: &Self::State) -> Option<&str> {
+        state.machine.as_deref()
     }
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {

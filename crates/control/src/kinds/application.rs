@@ -18,8 +18,12 @@ use types::{Kind, KindName, Problems, Scope, Verb};
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
         let label = application_name(held.state.label.as_deref()?);
-        let content_url = context.control.content_url_at(held.state.machine.as_deref());
+        let content_url = context.control.content_url_at(Self::machine(&held.state));
         Some(types::hosts::findable_url(&content_url, &label))
+    }
+
+    fn machine(state: &Self::State) -> Option<&str> {
+        state.machine.as_deref()
     }
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {

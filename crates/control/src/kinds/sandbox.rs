@@ -16,9 +16,12 @@ use types::parts::{Lifecycle, Status};
 
 impl Managed for Sandbox {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
-        let machine = held.state.placed.as_ref().map(|placed| placed.machine.as_str());
-        let name = &held.row.name;
+        let (machine, name) = (Self::machine(&held.state), &held.row.name);
         Some(super::inference_url(context, Self::NAME, name, machine))
+    }
+
+    fn machine(state: &Self::State) -> Option<&str> {
+        state.placed.as_ref().map(|placed| placed.machine.as_str())
     }
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {

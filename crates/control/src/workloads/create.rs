@@ -5,7 +5,7 @@
 
 use super::images::{self, Usable};
 use super::reconcile::{forget_root, outcome};
-use super::{instances, launch, routes, rows, soon};
+use super::{instances, launch, routes, rows, soon, taken};
 use crate::addresses;
 use crate::billing::allow;
 use crate::context::Context;
@@ -54,7 +54,9 @@ enum Made {
 /// snapshot is answered as a fork.
 pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
     let Some(machine) = new.context.control.machine().cloned() else {
-        return written(new, None).await;
+        let (context, name) = (new.context.clone(), new.wish.name().to_owned());
+        let JsonAnswer { body, replayed } = written(new, None).await?;
+        return Ok(JsonAnswer { body: taken::<Sandbox>(&context, &name, body).await, replayed });
     };
     let checked = checked(&new.context, new.wish.clone(), new.begins.as_ref())?;
     match at_once(&new, machine, &checked).await? {

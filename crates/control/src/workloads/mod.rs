@@ -44,6 +44,7 @@ mod schedules;
 pub(crate) mod shared;
 pub(crate) mod snapshot;
 pub(crate) mod soon;
+mod taken;
 mod task_runner;
 mod template_copies;
 mod volume;
@@ -53,6 +54,7 @@ pub(crate) mod workload;
 
 pub use published::{published, ready};
 pub use runners::runners;
+pub use taken::taken;
 pub use watch::{changed, removed};
 
 use crate::control::Control;

@@ -77,9 +77,7 @@ fn label(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<String>, Error> {
 
 fn serving(control: &Control, held: &Held<Sandbox>) -> Serving {
     let status = held.row.status.unwrap_or(Status::Deploying);
-    let is_elsewhere = |placed: &&Placement| {
-        control.machine().is_some_and(|machine| machine.name() != placed.machine)
-    };
+    let is_elsewhere = |placed: &&Placement| !control.is_here(&placed.machine);
     match (status, &held.state.placed) {
         // It starts again where it ran before, except when it comes back from its archive.
         (

@@ -6,9 +6,11 @@ use super::doors;
 use super::edge::{Hosts, Local};
 use super::guard::DataPlaneGuard;
 use super::machine_name::{self, NODE_FOLDER};
+use super::no_machine::NoMachine;
 use crate::config::{self, Config, Role};
 use crate::error::Error;
 use auth::Auth;
+use control::machine::Edge;
 use egress::Egress;
 use gateway::Gateway;
 use host::{ImageBuilder, LocalMachine, MachineControl, Surroundings};
@@ -45,12 +47,7 @@ pub(crate) async fn open(
 ) -> Result<Sandboxes, Error> {
     // The check of the settings makes sure that a process has both roles or neither.
     if !config.server.roles.contains(&Role::Node) {
-        return Ok(Sandboxes {
-            local: assembly::Local { machine: None, edge: None, builder: None },
-            gateway: None,
-            hosts: None,
-            host: None,
-        });
+        return open_without(config, auth, world, urls);
     }
     let doors = doors::of(urls).await;
     let host = open_host(config.clone(), world.clone(), doors).await?;
@@ -59,6 +56,24 @@ pub(crate) async fn open(
         leave(host).await;
     }
     opened
+}
+
+/// Opens the gateway of a server that runs nothing.
+fn open_without(
+    config: &Config,
+    auth: &Auth,
+    world: &World,
+    urls: &Urls,
+) -> Result<Sandboxes, Error> {
+    let gateway = Gateway::new(gateway::Parts {
+        settings: gateway_settings(config, urls)?,
+        guard: Arc::new(DataPlaneGuard(auth.clone())),
+        machine: Arc::new(NoMachine),
+        world: world.clone(),
+    });
+    let edge: Arc<dyn Edge> = Arc::new(Local::new(gateway.clone()));
+    let local = assembly::Local { machine: None, edge: Some(edge), builder: None };
+    Ok(Sandboxes { local, gateway: Some(gateway), hosts: None, host: None })
 }
 
 /// Opens what belongs to the machine. If that fails, what was set up on it is removed again.

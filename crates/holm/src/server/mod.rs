@@ -24,6 +24,7 @@ mod kept;
 mod machine;
 pub(crate) mod machine_name;
 mod models;
+mod no_machine;
 mod observe;
 mod probes;
 mod process;
@@ -195,8 +196,11 @@ impl ForGateway {
     ) -> Result<Self, Error> {
         let drives: Arc<dyn gateway::Drives> = Arc::new(drives::LocalDrives(control.clone()));
         let tunnels: Arc<dyn gateway::Tunnels> = Arc::new(tunnels::LocalTunnels(control.clone()));
-        gateway.serve_drives(&drives);
-        gateway.serve_tunnels(&tunnels);
+        // Without a machine, requests for these are refused like all others to sandboxes.
+        if control.machine().is_some() {
+            gateway.serve_drives(&drives);
+            gateway.serve_tunnels(&tunnels);
+        }
         let ledger = models::open(config, store, world, gateway).await?;
         Ok(Self { _drives: drives, _tunnels: tunnels, ledger })
     }

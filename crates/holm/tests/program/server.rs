@@ -54,6 +54,24 @@ fn a_server_can_be_watched() {
 }
 
 #[test]
+fn a_server_that_runs_nothing_answers_for_workloads_that_others_may_run() {
+    let server = Server::start();
+    let key = server.api_key();
+    for kind in ["sandboxes", "agents", "functions", "models"] {
+        let path = format!("/main/{kind}/none");
+        let stranger = server.get(&path);
+        assert!(stranger.starts_with("HTTP/1.1 401"), "{stranger}");
+        assert!(stranger.contains("AUTHENTICATION_REQUIRED"), "{stranger}");
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let about = format!("Host: {}\r\nAuthorization: Bearer {key}", server.address);
+        write!(stream, "GET {path} HTTP/1.1\r\n{about}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut member = String::new();
+        stream.read_to_string(&mut member).unwrap();
+        assert!(member.contains("WORKLOAD_NOT_FOUND"), "{member}");
+    }
+}
+
+#[test]
 fn a_client_whose_head_is_refused_may_send_the_rest_of_it() {
     let server = Server::start();
     let mut stream = TcpStream::connect(&server.address).unwrap();

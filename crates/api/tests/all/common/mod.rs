@@ -313,20 +313,33 @@ impl Cloud {
 
     /// Restarts it without a machine.
     pub async fn restart(&mut self) {
-        self.restart_with(None).await;
+        self.restart_with(None, None).await;
+    }
+
+    /// Turns to a server of the same installation that runs nothing. The one before goes on, and
+    /// the new one does until what is returned is dropped.
+    pub async fn turn_to_one_without_machine(&mut self) -> tokio_util::sync::DropGuard {
+        self.routes = Arc::default();
+        self.restart_with(None, Some(self.routes.clone())).await;
+        let ending = tokio_util::sync::CancellationToken::new();
+        drop(control::start(&self.control, &ending));
+        ending.drop_guard()
     }
 
     /// Restarts it with the machine that it had.
     pub async fn restart_on(&mut self, machine: Arc<dyn control::machine::Machine>) {
-        self.restart_with(Some(machine)).await;
+        self.restart_with(Some(machine), Some(self.routes.clone())).await;
         let ending = tokio_util::sync::CancellationToken::new();
         drop(control::start(&self.control, &ending));
         self._running = Some(ending.drop_guard());
     }
 
-    async fn restart_with(&mut self, machine: Option<Arc<dyn control::machine::Machine>>) {
+    async fn restart_with(
+        &mut self,
+        machine: Option<Arc<dyn control::machine::Machine>>,
+        edge: Option<Arc<dyn Edge>>,
+    ) {
         let (world, _) = test_world();
-        let edge = machine.is_some().then(|| self.routes.clone() as Arc<dyn Edge>);
         let parts = Parts {
             store: self.store.clone(),
             auth: self.auth.clone(),

@@ -102,11 +102,8 @@ fn serving<K: Deployable>(control: &Control, held: &Held<K>) -> Result<Serving, 
     if let Some(bound) = held.wish.bound(&held.row.id)? {
         return Ok(Serving::Sandbox(bound.sandbox.to_owned()));
     }
-    match (&state.machine, control.machine()) {
-        (Some(machine), Some(here)) if machine != here.name() => {
-            return off(&control.runs_elsewhere(machine));
-        }
-        _ => {}
+    if let Some(machine) = state.machine.as_deref().filter(|machine| !control.is_here(machine)) {
+        return off(&control.runs_elsewhere(machine));
     }
     match (state.serves(), held.row.status) {
         (Some(serving), _) => Ok(Serving::To(targets(control, held, serving))),
