@@ -26,10 +26,10 @@ pub enum OpenError {
     SubnetTaken { subnet: Subnet, table: String },
     /// Nothing was changed: the instances go on as they are.
     #[error(
-        "{changed}: that cannot change while instances run, asleep or awake (there are {running}). Set \
-         it back, and delete or stop them first, or restart the machine"
+        "{changed}: that cannot change while instances run, asleep or awake (there are {running}: \
+         {names}). Set it back, and delete or stop them first, or restart the machine"
     )]
-    Fixed { changed: String, running: usize },
+    Fixed { changed: String, running: usize, names: String },
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -14,6 +14,8 @@ use std::io;
 use std::path::Path;
 
 const FILE: &str = "fixed-settings.json";
+/// How many instances an error names. Their names begin with what they are for.
+const NAMED_MAX: usize = 20;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FixedSettings {
@@ -45,9 +47,11 @@ pub(crate) fn settle(settings: &Settings, found: &[Instance]) -> Result<(), Open
         return Ok(());
     }
     if let Some(earlier) = earlier {
-        let running = found.iter().filter(|instance| instance.body.process().is_some()).count();
-        if running > 0 {
-            return Err(OpenError::Fixed { changed: earlier.changes(&wanted), running });
+        let alive = found.iter().filter(|instance| instance.body.process().is_some());
+        let alive: Vec<&str> = alive.map(|instance| instance.id.as_str()).collect();
+        if !alive.is_empty() {
+            let (changed, names) = (earlier.changes(&wanted), listed(&alive));
+            return Err(OpenError::Fixed { changed, running: alive.len(), names });
         }
         if earlier.egress == Reach::Internet {
             Rules::remove_earlier(settings, earlier.subnet)
@@ -58,6 +62,14 @@ pub(crate) fn settle(settings: &Settings, found: &[Instance]) -> Result<(), Open
         .map_err(io::Error::from)
         .and_then(|text| files::replace(&path, Readers::Owner, &text));
     Ok(written.doing("write the settings that instances keep")?)
+}
+
+fn listed(names: &[&str]) -> String {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    let more = names.split_off(names.len().min(NAMED_MAX)).len();
+    let shown = names.join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 fn read(path: &Path) -> io::Result<Option<FixedSettings>> {

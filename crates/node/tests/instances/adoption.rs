@@ -115,6 +115,7 @@ fn what_instances_were_made_with_changes_only_when_none_is_alive() {
         let text = refused.to_string();
         assert!(matches!(refused, OpenError::Fixed { running: 2, .. }), "{text}");
         assert!(text.starts_with(change), "{text}");
+        assert!(text.contains(&format!("(there are 2: {}, {})", runs.id, sleeps.id)), "{text}");
     }
 
     // Nothing was changed by that.
