@@ -5,7 +5,9 @@ use crate::{Error, Member, Role};
 use store::Tx;
 pub use store::identity::invitations::Invitation;
 use store::identity::users::{User, normal_email};
-use store::identity::{invitations, members, service_accounts, users};
+use store::identity::{
+    invitations, members, service_accounts, users, workspaces as stored_workspaces,
+};
 use types::Timestamp;
 use types::ids::{InvitationId, ServiceAccountId};
 use types::wire::UserSource;
@@ -63,6 +65,8 @@ pub fn invite(
 ) -> Result<Invitation, Error> {
     member.admin()?;
     let email = check_email(email)?;
+    // One after another: an invitation replaces the one before.
+    stored_workspaces::lock(tx, &member.workspace)?;
     workspaces::keep(tx, member)?;
     let belongs = match users::find_by_email(tx, &email)? {
         Some(user) => members::role(tx, &member.workspace, &user.id)?.is_some(),

@@ -203,7 +203,7 @@ pub fn insert(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
         ],
     )?;
     if done == 0 {
-        return Err(Error::Duplicate { table: TABLE.into() });
+        return Err(tx.duplicate(TABLE));
     }
     counts::add(tx, &stored, stored.status_name(), stored.counted())?;
     feed::record_at(tx, revision, stored.change(Act::Created, &stored.created_by))?;

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
 use crate::machine::{Launch, Machine};
 use crate::run_to_end::run_to_end;
+use crate::workspace_defaults::note_rival;
 use crate::{snapshot_base, snapshots, usage};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -262,7 +263,12 @@ impl Row {
             Some(_) | None => {}
         }
         allow(context, tx)?;
-        let (id, sandbox) = self.insert(context, tx)?;
+        let mut made = self.insert(context, tx);
+        if self.reuse {
+            // It gets the one that another caller makes at the same time.
+            made = made.inspect_err(|error| note_rival(tx, error));
+        }
+        let (id, sandbox) = made?;
         let label = addresses::take_label(context, tx, &id, sandbox.name())?;
         let name = sandbox.name().to_owned();
         Ok((sandbox, Some(Created { id, name, label })))

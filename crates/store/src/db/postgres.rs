@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Most attempts at a transaction when the database or the order of the feed asks for a repetition.
 const ATTEMPTS_MAX: u32 = 10;
+/// Most attempts at a transaction that found a duplicate. The next one sees that row, and can decide
+/// what it means. Where nobody looks for it, the duplicate is the answer.
+const DUPLICATE_ATTEMPTS_MAX: u32 = 3;
 /// Longest pause between two attempts. Part of each pause is random, to keep rivals apart.
 const PAUSE_MAX_MS: u64 = 100;
 /// How long requests fail at once after a failed connection attempt. Doubles with each failure in a
@@ -207,7 +210,7 @@ impl Thread {
             link.begin(access);
             let mut tx = Tx::new(Conn::Postgres(&mut link), &self.shared);
             let keep = job.run(&mut tx) && access == Access::Write;
-            let repeat = tx.repeat;
+            let (repeat, found_duplicate) = (tx.repeat, tx.found_duplicate && !keep);
             let mut recorded = tx.into_recorded();
             if link.was_gone() && attempt == 1 {
                 drop(link);
@@ -216,8 +219,12 @@ impl Thread {
                 continue;
             }
             let committed = if keep && !repeat { link.commit() } else { Ok(()) };
-            let again = repeat || link.asks_for_repetition();
-            if again && link.is_alive() && attempt < ATTEMPTS_MAX {
+            let attempts_max = match repeat || link.asks_for_repetition() {
+                true => ATTEMPTS_MAX,
+                false if found_duplicate => DUPLICATE_ATTEMPTS_MAX,
+                false => 1,
+            };
+            if link.is_alive() && attempt < attempts_max {
                 // Ignored: if the transaction cannot be undone, the next attempt will notice.
                 let _ = link.rollback();
                 thread::sleep(pause(&self.shared, attempt));

@@ -34,6 +34,8 @@ pub struct Tx<'c> {
     /// True if the transaction must be repeated, because the database or [`Tx::ask_for_repetition`]
     /// said so.
     pub(super) repeat: bool,
+    /// True if there is a row that was not there yet when this transaction looked for it.
+    pub(super) found_duplicate: bool,
 }
 
 /// Kinds and names of the objects that an object refers to.
@@ -71,6 +73,7 @@ impl<'c> Tx<'c> {
             kept_workspace: None,
             broken: false,
             repeat: false,
+            found_duplicate: false,
         }
     }
 
@@ -170,7 +173,22 @@ impl<'c> Tx<'c> {
 
     fn note<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         self.broken |= result.is_err();
+        if matches!(result, Err(Error::Duplicate { .. })) {
+            self.note_duplicate();
+        }
         result
+    }
+
+    /// Notes that there is a row now which this transaction did not find when it looked first, because
+    /// another one has added it since. If this one fails, it is repeated, and finds it.
+    pub fn note_duplicate(&mut self) {
+        self.found_duplicate = true;
+    }
+
+    /// Returns the error that a row is there already, for a statement that adds nothing then.
+    pub(crate) fn duplicate(&mut self, table: &str) -> Error {
+        self.note_duplicate();
+        Error::Duplicate { table: table.to_owned() }
     }
 
     /// Requests that this transaction be repeated from the start. Returns the error to leave it

@@ -17,6 +17,7 @@ mod grants;
 mod logs;
 mod models;
 mod resources;
+mod rivals;
 mod runners;
 mod secrets;
 mod silence;
