@@ -277,11 +277,14 @@ pub fn answer(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<String>, Error
     tx.find(TABLE, sql, params![id])?.map_or(Ok(None), |row| row.opt_text(0))
 }
 
-/// Counts the executions of a workspace that have not ended, up to `most`.
+/// Counts the executions of a workspace that have not ended, up to `most`, for somebody who adds one
+/// if there are fewer.
 pub fn count_open(tx: &mut Tx<'_>, workspace: &WorkspaceId, most: i64) -> Result<i64, Error> {
     let sql = "SELECT COUNT(*) FROM
         (SELECT 1 FROM executions WHERE workspace_id = $1 AND ended_at IS NULL LIMIT $2) AS open";
-    tx.find(TABLE, sql, params![workspace, most])?.map_or(Ok(0), |row| row.int(0))
+    tx.count_towards(&format!("{workspace}/executions"), most, |tx| {
+        tx.find(TABLE, sql, params![workspace, most])?.map_or(Ok(0), |row| row.int(0))
+    })
 }
 
 /// Deletes executions that ended before a time, oldest first. Each call deletes up to `limit` rows

@@ -6,7 +6,7 @@ pub mod offers;
 mod stored;
 mod update;
 
-pub use counts::{bytes, count, count_below, counts, hidden_snapshots};
+pub use counts::{bytes, count, count_below, count_towards, counts, hidden_snapshots};
 pub(crate) use list::containing;
 pub use list::{Order, Position, Query, list, list_within, position, total};
 pub use stored::Stored;

@@ -457,7 +457,7 @@ fn refers(context: &Context, tx: &mut Tx<'_>, reference: &Reference) -> Result<b
 
 pub(super) fn require_quota<K: Kind>(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
     let Some(limit) = context.control.settings.quotas.get(&K::NAME).copied() else { return Ok(()) };
-    if resources::count(tx, &context.member.workspace, K::NAME)? >= limit {
+    if resources::count_towards(tx, &context.member.workspace, K::NAME, limit)? >= limit {
         return Err(Error::Quota { kind: K::NAME, limit });
     }
     Ok(())

@@ -15,6 +15,9 @@ use types::ids::{ResourceId, WorkspaceId};
 use types::{KindName, World};
 use undo::Undo;
 
+/// More transactions than all servers together run at the same time.
+const AT_ONCE_MAX: i64 = 200;
+
 /// A transaction, on which store functions work.
 ///
 /// After a statement fails, the transaction can only be undone, on both databases.
@@ -232,6 +235,24 @@ impl<'c> Tx<'c> {
         }
         let sql = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
         self.execute(sql, &[name.into()]).map(drop)
+    }
+
+    /// Counts what has a limit. Close to it, whoever counts the same waits for those who have done so
+    /// and may add one, until their transactions end: two cannot both take the last place. SQLite has
+    /// one writer.
+    pub(crate) fn count_towards(
+        &mut self,
+        what: &str,
+        limit: i64,
+        count: impl Fn(&mut Self) -> Result<i64, Error>,
+    ) -> Result<i64, Error> {
+        let counted = count(self)?;
+        let is_close = (limit.saturating_sub(AT_ONCE_MAX)..limit).contains(&counted);
+        if self.is_sqlite() || !is_close {
+            return Ok(counted);
+        }
+        self.hold(what)?;
+        count(self)
     }
 
     /// Returns true on SQLite: some schema steps concern how it stores tables.

@@ -44,6 +44,16 @@ pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result
     row.map_or(Ok(0), |row| row.int(0))
 }
 
+/// Like [`count`], for somebody who adds an object if that is below `limit`.
+pub fn count_towards(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    limit: i64,
+) -> Result<i64, Error> {
+    tx.count_towards(&format!("{workspace}/{kind}"), limit, |tx| count(tx, workspace, kind))
+}
+
 /// Returns the number of hidden snapshots of a workspace, without those that are being taken.
 pub fn hidden_snapshots(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<i64, Error> {
     let row = tx.find(
@@ -55,7 +65,8 @@ pub fn hidden_snapshots(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<i64,
     row.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Counts the objects of a kind below an object at the top, up to `most`.
+/// Counts the objects of a kind below an object at the top, up to `most`, for somebody who adds one
+/// if there are fewer.
 pub fn count_below(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -69,7 +80,9 @@ pub fn count_below(
                        AND parent >= $3 AND parent < $3 || '0' AND (parent = $3 OR parent >= $3 || '/')
                    LIMIT $4) AS below";
     let values = params![workspace, kind.name(), top, most];
-    tx.find(TABLE, sql, values)?.map_or(Ok(0), |row| row.int(0))
+    tx.count_towards(&format!("{workspace}/{kind}/{top}"), most, |tx| {
+        tx.find(TABLE, sql, values)?.map_or(Ok(0), |row| row.int(0))
+    })
 }
 
 /// Returns the counts of all kinds of which a workspace has any objects, without hidden ones.

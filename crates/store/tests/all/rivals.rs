@@ -11,7 +11,10 @@ use types::KindName;
 use types::ids::{AccountId, WorkspaceId};
 use types::wire::WorkspaceStatus;
 
-on_both!(a_duplicate_that_was_undone_alone_does_not_repeat_the_rest);
+on_both!(
+    a_duplicate_that_was_undone_alone_does_not_repeat_the_rest,
+    a_limit_holds_for_callers_at_once,
+);
 
 /// Has the first attempts of two transactions wait for each other.
 fn meeting() -> [impl FnMut() + Send + 'static; 2] {
@@ -95,4 +98,24 @@ async fn a_duplicate_that_was_undone_alone_does_not_repeat_the_rest(place: Place
         Ok::<_, Error>(runs)
     };
     assert_eq!(store.write(work).await.unwrap(), 1);
+}
+
+async fn a_limit_holds_for_callers_at_once(place: Place) {
+    let store = place.open().await;
+    for (round, limit) in [1, 3, 4].into_iter().enumerate() {
+        let add = |number: usize| {
+            store.write(move |tx| {
+                let id = WorkspaceId::known(format!("wsp_{round}"));
+                let counted = resources::count_towards(tx, &id, KindName::Agent, limit)?;
+                if counted < limit {
+                    let row = agent(&tx.world().clone(), &number.to_string());
+                    resources::insert(tx, resources::Stored { workspace: id, ..row })?;
+                }
+                Ok::<_, Error>(counted < limit)
+            })
+        };
+        let added = join_all((0..12).map(add)).await;
+        let added = added.into_iter().filter(|added| *added.as_ref().unwrap()).count();
+        assert_eq!(added, limit as usize);
+    }
 }
