@@ -9,7 +9,6 @@ use crate::tunnel_maker::TunnelMaker;
 use crate::volume_store::VolumeStore;
 use bytes::Bytes;
 use jobs::{Call, CallAnswer};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
@@ -221,8 +220,32 @@ pub struct BuildOrder {
     pub kind: KindName,
     /// For example `agent/my-agent`.
     pub repository: String,
-    /// Digests of the workspace's own images, by the names that a `FROM` may use for them.
-    pub own_images: BTreeMap<String, String>,
+    pub own_images: OwnImages,
+}
+
+/// Looks up the images that a workspace may use without asking a registry, by the names that a
+/// `FROM` has for them.
+#[derive(Clone)]
+pub struct OwnImages(Arc<dyn Fn(String) -> FoundImage + Send + Sync>);
+
+type FoundImage = Wait<'static, Result<Option<String>, LaunchFault>>;
+
+impl OwnImages {
+    pub fn new(find: impl Fn(String) -> FoundImage + Send + Sync + 'static) -> Self {
+        Self(Arc::new(find))
+    }
+
+    /// Returns the digest of an image. Refuses a name that can only be that of an own image if there
+    /// is none.
+    pub async fn find(&self, name: &str) -> Result<Option<String>, LaunchFault> {
+        (self.0)(name.to_owned()).await
+    }
+}
+
+impl fmt::Debug for OwnImages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnImages")
+    }
 }
 
 /// Which sources to unpack, and into which volume.

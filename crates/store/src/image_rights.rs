@@ -65,18 +65,6 @@ pub fn of_repository(
     rows.iter().map(|row| row.text(0)).collect()
 }
 
-/// Lists up to `limit` names and digests that a workspace may use, latest grant first.
-pub fn all(
-    tx: &mut Tx<'_>,
-    workspace: &WorkspaceId,
-    limit: i64,
-) -> Result<Vec<(String, String)>, Error> {
-    let sql = "SELECT name, digest FROM image_rights WHERE workspace_id = $1
-               ORDER BY granted_at DESC, name LIMIT $2";
-    let rows = tx.query(TABLE, sql, params![workspace, limit])?;
-    rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect()
-}
-
 pub(crate) fn delete_of_workspace(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

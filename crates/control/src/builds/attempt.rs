@@ -3,24 +3,22 @@
 use super::buildable::workload_kind;
 use super::end;
 use super::log::{self, PIECES_MAX};
+use super::own_images;
 use crate::control::Control;
 use crate::error::Error;
 use crate::machine::{BuildFault, BuildOrder, Builder, Built, FillOrder};
 use crate::workloads::rows;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use store::Tx;
 use store::builds::{self, Build};
 use store::identity::workspaces;
-use store::{Tx, image_rights};
 use tokio::sync::mpsc;
 use types::KindName;
 use types::instance::{BadName, Printed, VolumeName};
 use types::parts::Status;
 
-/// Most images of the workspace that a build may begin from.
-const OWN_IMAGES_MAX: i64 = 1000;
 /// How long to wait for the last lines of a build to be stored.
 const LOG_END_MAX: Duration = Duration::from_secs(90);
 
@@ -44,7 +42,7 @@ pub(super) async fn run(control: Control, builder: Arc<dyn Builder>, build: Buil
 /// Marks the build as building, and returns what to build.
 async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, Error> {
     control.builds.show(&build.id);
-    let (of, server) = (build.clone(), control.settings.public_url.clone());
+    let of = build.clone();
     let work = move |tx: &mut Tx<'_>| {
         let message = match of.attempt {
             1 => "the image is built".to_owned(),
@@ -54,34 +52,20 @@ async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, E
             builds::end(tx, &of.id, builds::State::Cancelled)?;
             return Ok(None);
         }
-        let own = image_rights::all(tx, &of.workspace, OWN_IMAGES_MAX)?;
         let Some(workspace) = workspaces::find(tx, &of.workspace)? else {
             builds::end(tx, &of.id, builds::State::Cancelled)?;
             return Ok(None);
         };
-        Ok::<_, Error>(Some(own_images(&server, &workspace.name, own)))
+        Ok::<_, Error>(Some(workspace.name))
     };
-    let own_images = control.store.write(work).await?;
-    Ok(own_images.map(|own_images| BuildOrder {
+    let name = control.store.write(work).await?;
+    Ok(name.map(|name| BuildOrder {
         build: build.id.clone(),
         workspace: build.workspace.clone(),
         kind: workload_kind(build),
         repository: build.repository.clone(),
-        own_images,
+        own_images: own_images::of(control, &build.workspace, &name),
     }))
-}
-
-/// Returns the images by the names that a `spec` has for them, and by those under which they are
-/// pushed and pulled.
-fn own_images(
-    server: &str,
-    workspace: &str,
-    own: Vec<(String, String)>,
-) -> BTreeMap<String, String> {
-    let host = server.split_once("://").map_or(server, |(_, host)| host);
-    let pushed = |name: &str| format!("{host}/{workspace}/{name}");
-    let both = |(name, digest): (String, String)| [(pushed(&name), digest.clone()), (name, digest)];
-    own.into_iter().flat_map(both).collect()
 }
 
 /// Unpacks the content of a volume template. The digest of its copy at the object service takes the
@@ -187,19 +171,5 @@ async fn until_done<F: Future<Output = Result<(), Error>>>(mut act: impl FnMut()
         }
         tracing::error!(%error, "the outcome of a build cannot be noted; trying again");
         tokio::time::sleep(rows::RETRY_AFTER).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::own_images;
-
-    #[test]
-    fn own_images_have_the_names_under_which_they_are_pushed_too() {
-        let own = vec![("agent/a:v1".to_owned(), "sha256:1".to_owned())];
-        let names = own_images("https://holm.example.org:8443", "main", own);
-        let found: Vec<&str> = names.keys().map(String::as_str).collect();
-        assert_eq!(found, ["agent/a:v1", "holm.example.org:8443/main/agent/a:v1"]);
-        assert!(names.values().all(|digest| digest == "sha256:1"));
     }
 }

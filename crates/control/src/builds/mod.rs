@@ -17,6 +17,7 @@ mod buildable;
 mod dispatch;
 mod end;
 mod log;
+mod own_images;
 mod settings;
 pub(crate) mod shared;
 mod upload;

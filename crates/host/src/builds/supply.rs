@@ -16,7 +16,7 @@ impl Job {
         let reference: Reference = name
             .parse()
             .map_err(|_| BuildFault::Failed(format!("`{name}` is not the name of an image")))?;
-        if let Some(digest) = self.own_image(name, &reference) {
+        if let Some(digest) = self.own_image(name)? {
             return match images.has(&digest) {
                 true => Ok(Supply::Image(digest)),
                 false => {
@@ -54,12 +54,9 @@ impl Job {
         self.wait(pull)?.map(Supply::Image).map_err(of_launch)
     }
 
-    fn own_image(&self, name: &str, reference: &Reference) -> Option<Digest> {
-        let own = &self.order.own_images;
-        let digest = own.get(name).or_else(|| own.get(&reference.to_string()));
-        // The default tag can be left out.
-        let digest = digest.or_else(|| own.get(&format!("{name}:{}", images::DEFAULT_TAG)));
-        digest.and_then(|digest| digest.parse().ok())
+    fn own_image(&self, name: &str) -> Result<Option<Digest>, BuildFault> {
+        let found = self.wait(self.order.own_images.find(name))?.map_err(of_launch)?;
+        Ok(found.and_then(|digest| digest.parse().ok()))
     }
 
     pub(super) fn download(&self, address: &str, file: PathBuf) -> Result<Download, BuildFault> {

@@ -1,7 +1,7 @@
 //! A machine that builds, with the base images of the tests' Dockerfiles.
 
 use crate::common::{add_tools, prepare, settings, store, world};
-use control::machine::{BuildFault, BuildOrder, Builder, Built, Wait};
+use control::machine::{BuildFault, BuildOrder, Builder, Built, OwnImages, Wait};
 use host::{BuildSettings, ImageBuilder, LocalMachine};
 use images::{Config, Store};
 use std::collections::BTreeMap;
@@ -97,7 +97,7 @@ impl Place {
             workspace: WorkspaceId::known(workspace),
             kind: KindName::Sandbox,
             repository: "sandbox/test".to_owned(),
-            own_images: BTreeMap::new(),
+            own_images: OwnImages::new(|_| Box::pin(async { Ok(None) })),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::uploads::slow_upload;
 use super::{DEPLOYED, address, agent, job, quick, stage, stage_on};
 use crate::common::Cloud;
+use control::machine::LaunchFault;
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -129,7 +130,8 @@ async fn a_hundred_builds_of_one_workspace_leave_the_neighbour_a_slot() {
     // The first workspace gets two of the four slots.
     assert_eq!(stage.builder.began.borrow().len(), 3);
     let theirs = stage.builder.began.borrow()[2].clone();
-    assert!(theirs.own_images.is_empty(), "{theirs:?}");
+    let found = theirs.own_images.find("agent/a0").await;
+    assert!(matches!(found, Err(LaunchFault::Image(_))), "{found:?}");
     assert_eq!(stage.cloud.get("/v0/images").await.ok(), json!([]));
 }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod failures;
+mod kept;
 mod uploads;
 
 use crate::common::builder::PretendedBuilder;
