@@ -208,6 +208,15 @@ pub trait Builder: Send + Sync + 'static {
     /// Removes the sources of a build and any leftovers of its work. Fails while it is still
     /// running.
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>>;
+
+    /// Lists the workspaces for which something is kept for later builds.
+    fn keeps_for(&self) -> Wait<'_, Result<Vec<WorkspaceId>, MachineFault>>;
+
+    /// Removes what is kept for later builds of a workspace: finished steps and cache folders.
+    fn forget_workspace<'a>(
+        &'a self,
+        workspace: &'a WorkspaceId,
+    ) -> Wait<'a, Result<(), MachineFault>>;
 }
 
 /// What to build. The sources say the rest: they have a `Dockerfile` or a program in a known

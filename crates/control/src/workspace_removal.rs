@@ -4,6 +4,7 @@
 //! [`run`], on whichever server comes first: the row of the workspace says that it is deleted, and
 //! goes with the last step. Until then the name stays taken.
 
+use crate::builds;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{Held, Managed};
@@ -50,32 +51,36 @@ pub async fn remove(context: &Context) -> Result<workspaces::Workspace, Error> {
 pub(crate) async fn run(control: Control, ending: CancellationToken) {
     let mut after = None;
     loop {
-        if let Some(Err(error)) = ending.run_until_cancelled(complete_all(&control)).await {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "deleted workspaces could not be looked for; it is tried again"
-            );
-        }
-        if let Some(Err(error)) =
-            ending.run_until_cancelled(clear_abandoned(&control, &mut after)).await
-        {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "objects without a workspace could not be looked for; it is tried again"
-            );
-        }
-        if let Some(Err(error)) =
-            ending.run_until_cancelled(repositories::clear_deleted(&control)).await
-        {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "images of deleted workspaces could not be removed; it is tried again"
-            );
+        if ending.run_until_cancelled(work_through(&control, &mut after)).await.is_none() {
+            return;
         }
         let woken = tokio::time::timeout(EVERY, control.removals.notified());
         if ending.run_until_cancelled(woken).await.is_none() {
             return;
         }
+    }
+}
+
+/// Does one round. Each part is tried again with the next one if it fails.
+async fn work_through(control: &Control, after: &mut Option<WorkspaceId>) {
+    or_log(complete_all(control).await, "deleted workspaces could not be looked for");
+    or_log(
+        clear_abandoned(control, after).await,
+        "objects without a workspace could not be looked for",
+    );
+    or_log(
+        repositories::clear_deleted(control).await,
+        "images of deleted workspaces could not be removed",
+    );
+    or_log(
+        builds::clear_deleted(control).await,
+        "what builds keep for deleted workspaces could not be removed",
+    );
+}
+
+fn or_log(done: Result<(), Error>, failed: &str) {
+    if let Err(error) = done {
+        tracing::error!(error = &error as &dyn std::error::Error, "{failed}; it is tried again");
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) struct Builder {
     pub(crate) cache_mb: u64,
     pub(crate) kept_folder_mb: u32,
     pub(crate) kept_folders_max: u32,
+    pub(crate) kept_mb: u64,
     pub(crate) log_kb_max: u64,
     pub(crate) network: bool,
     pub(crate) inside: Vec<String>,
@@ -56,8 +57,14 @@ impl Builder {
         languages.into_iter().chain(vendors)
     }
 
-    /// Returns the settings for the builder on this machine, which keeps its files in `folder`.
-    pub(crate) fn settings(&self, builds: &Builds, folder: PathBuf) -> host::BuildSettings {
+    /// Returns the settings for the builder on this machine, which keeps its files in `folder`, and
+    /// no more of earlier builds than `kept_mb`.
+    pub(crate) fn settings(
+        &self,
+        builds: &Builds,
+        folder: PathBuf,
+        kept_mb: admission::Limits,
+    ) -> host::BuildSettings {
         let mut settings = host::BuildSettings::new(folder);
         settings.sources_bytes_max = u64::from(builds.upload_mb_max).saturating_mul(MIB);
         settings.unpacked_bytes_max = self.sources_mb_max.saturating_mul(MIB);
@@ -70,6 +77,7 @@ impl Builder {
         settings.cache_bytes_max = self.cache_mb.saturating_mul(MIB);
         settings.cache_mount_mb = self.kept_folder_mb;
         settings.cache_mounts_max = self.kept_folders_max as usize;
+        settings.kept_mb = kept_mb;
         settings.log_bytes_max = self.log_kb_max.saturating_mul(KIB);
         settings.has_network = self.network;
         // The queue decides how many builds run at a time and how long one may take.

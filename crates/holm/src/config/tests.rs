@@ -252,6 +252,7 @@ fn every_number_has_bounds() {
         ("images.disk_mb", "a quarter of what is free"),
         ("registry.disk_mb", "a quarter of what is free"),
         ("registry.keep_tags", "all tags"),
+        ("builder.kept_mb", "a quarter of what is free"),
         ("objects.retries", "none"),
         ("jobs.slots", "no tasks here"),
         ("jobs.call_slots", "no calls from here"),

@@ -218,12 +218,12 @@ async fn open_builder(
     world: World,
 ) -> Result<ImageBuilder, Error> {
     let opened = tokio::task::spawn_blocking(move || {
-        ImageBuilder::open(
-            host,
-            config.builder.settings(&config.builds, config.data.folder.join("builds")),
-            world,
-        )
-        .map_err(|error| cannot("build images on this machine", &error))
+        let folder = config.data.folder.join("builds");
+        let kept_mb = disk_mb(&config, config.builder.kept_mb)?;
+        let kept_mb = node::divided(kept_mb, config.node.workspace_share_percent);
+        let settings = config.builder.settings(&config.builds, folder, kept_mb);
+        ImageBuilder::open(host, settings, world)
+            .map_err(|error| cannot("build images on this machine", &error))
     });
     opened.await.map_err(|error| cannot("build images on this machine", &error))?
 }
@@ -298,7 +298,8 @@ fn host_settings(
 }
 
 /// The images that workspaces pull may take a quarter of the disk space that is free at the start,
-/// and those that they push another quarter, unless the settings say otherwise.
+/// those that they push another quarter, and what builds keep a third one, unless the settings say
+/// otherwise.
 const FREE_PART: u64 = 4;
 
 fn disk_mb(config: &Config, set: u64) -> Result<u64, Error> {

@@ -4,11 +4,15 @@
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use std::{fs, io};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+/// The unit in which the system counts what files take of a disk.
+const BLOCK_BYTES: u64 = 512;
 
 pub(super) struct Caches {
     folder: PathBuf,
@@ -22,10 +26,74 @@ pub(super) struct Held {
     _turn: OwnedMutexGuard<()>,
 }
 
+/// A cache folder as it is on disk.
+pub(super) struct Folder {
+    pub(super) workspace: String,
+    pub(super) file: PathBuf,
+    /// When something was last written to it.
+    pub(super) used: SystemTime,
+    /// What it takes of the disk.
+    pub(super) bytes: u64,
+}
+
 impl Caches {
     pub(super) fn open(folder: &Path, per_workspace: usize) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         Ok(Self { folder: folder.to_owned(), per_workspace, busy: Mutex::default() })
+    }
+
+    /// Notes that builds may keep something for a workspace, so that it is found when the workspace
+    /// is gone.
+    pub(super) fn note(&self, workspace: &str) -> io::Result<()> {
+        fs::create_dir_all(self.folder.join(workspace))
+    }
+
+    /// Lists the workspaces for which builds may have kept something.
+    pub(super) fn workspaces(&self) -> io::Result<Vec<String>> {
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        fs::read_dir(&self.folder)?.map(|entry| entry.map(name)).collect()
+    }
+
+    /// Lists the folders of all workspaces.
+    pub(super) fn all(&self) -> io::Result<Vec<Folder>> {
+        let mut all = Vec::new();
+        for workspace in self.workspaces()? {
+            all.extend(self.of(&workspace)?);
+        }
+        Ok(all)
+    }
+
+    fn of(&self, workspace: &str) -> io::Result<Vec<Folder>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(self.folder.join(workspace))? {
+            let entry = entry?;
+            let about = entry.metadata()?;
+            all.push(Folder {
+                workspace: workspace.to_owned(),
+                file: entry.path(),
+                used: about.modified()?,
+                bytes: about.blocks() * BLOCK_BYTES,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Removes a folder, unless a step uses it.
+    pub(super) fn remove(&self, file: &Path) -> io::Result<()> {
+        let mut busy = self.busy.lock();
+        busy.retain(|_, turn| Arc::strong_count(turn) > 1);
+        if busy.contains_key(file) { Ok(()) } else { files::remove(file) }
+    }
+
+    /// Removes the folders of a workspace, and the note of it unless a step uses one of them.
+    pub(super) fn forget(&self, workspace: &str) -> io::Result<()> {
+        for folder in self.of(workspace)? {
+            self.remove(&folder.file)?;
+        }
+        match fs::remove_dir(self.folder.join(workspace)) {
+            Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Waits until a folder is free and takes it. The names of one step must be taken in sorted
@@ -97,5 +165,24 @@ mod tests {
             fs::write(&held.file, "").unwrap();
         }
         assert_eq!(fs::read_dir(folder.path().join("w")).unwrap().count(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_for_a_workspace_is_found_and_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let caches = Caches::open(folder.path(), 2).unwrap();
+        caches.note("noted").unwrap();
+        let held = caches.take("w", "/root/.cache").await.unwrap();
+        fs::write(&held.file, "kept").unwrap();
+        let mut found = caches.workspaces().unwrap();
+        found.sort();
+        assert_eq!(found, ["noted", "w"]);
+        caches.forget("noted").unwrap();
+        caches.forget("w").unwrap();
+        assert_eq!(caches.workspaces().unwrap(), ["w"], "a step uses its folder");
+        assert_eq!(caches.all().unwrap().len(), 1);
+        drop(held);
+        caches.forget("w").unwrap();
+        assert!(caches.workspaces().unwrap().is_empty());
     }
 }

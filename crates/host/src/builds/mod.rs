@@ -8,6 +8,7 @@
 //! fetch           files from the internet
 //! content         what volumes start with, which needs no instance
 //! caches          folders that stay for the next RUN that asks for them
+//! kept            how much of these and of finished steps stays
 //! log             what users read meanwhile
 //! ```
 //!
@@ -20,6 +21,7 @@ mod drive;
 mod end_steps;
 mod fault;
 mod fetch;
+mod kept;
 mod log;
 mod settings;
 mod shared;
@@ -127,7 +129,13 @@ impl Builder for ImageBuilder {
             let built = blocking(move || {
                 // Kept until it has really ended, even if nobody waits for it any more.
                 let _until_its_end = (turn, lock);
-                drive::Job::new(shared, order, log, runtime, stopped).build()
+                kept::note(&shared, &order.workspace)?;
+                let workspace = order.workspace.clone();
+                let built = drive::Job::new(Arc::clone(&shared), order, log, runtime, stopped);
+                let built = built.build();
+                kept::note(&shared, &workspace)?;
+                kept::make_room(&shared);
+                built
             });
             let built = built.await;
             drop(waits);
@@ -190,6 +198,28 @@ impl Builder for ImageBuilder {
                 shared.folder.forget(&build).map_err(|error| MachineFault(error.to_string()))
             });
             forgotten.await.unwrap_or_else(|error| Err(MachineFault(error.to_string())))
+        })
+    }
+
+    fn keeps_for(&self) -> Wait<'_, Result<Vec<WorkspaceId>, MachineFault>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let found = tokio::task::spawn_blocking(move || shared.caches.workspaces()).await;
+            let found = found.map_err(|error| MachineFault(error.to_string()))?;
+            let found = found.map_err(|error| MachineFault(error.to_string()))?;
+            Ok(found.into_iter().map(WorkspaceId::known).collect())
+        })
+    }
+
+    fn forget_workspace<'a>(
+        &'a self,
+        workspace: &'a WorkspaceId,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        let (shared, workspace) = (Arc::clone(&self.shared), workspace.clone());
+        Box::pin(async move {
+            let forgotten = tokio::task::spawn_blocking(move || kept::forget(&shared, &workspace));
+            let forgotten = forgotten.await.map_err(|error| MachineFault(error.to_string()))?;
+            forgotten.map_err(|error| MachineFault(types::chain(&error)))
         })
     }
 }

@@ -1,9 +1,10 @@
 //! Settings for builds.
 
+use admission::Limits;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ pub struct Settings {
     pub cache_mount_mb: u32,
     /// How many such folders a workspace may have.
     pub cache_mounts_max: usize,
+    /// Megabytes of all finished steps and folders together, in total and of one workspace.
+    pub kept_mb: Limits,
     /// The size of the output of one build's steps.
     pub log_bytes_max: u64,
     /// Whether a RUN can reach the internet.
@@ -67,6 +70,7 @@ impl Settings {
             cache_bytes_max: 20 * GIB,
             cache_mount_mb: 4_096,
             cache_mounts_max: 16,
+            kept_mb: Limits { total: u64::MAX, share: u64::MAX },
             log_bytes_max: 64 * MIB,
             has_network: true,
             inside: Vec::new(),

@@ -5,17 +5,19 @@
 //! ```
 //!
 //! A workspace finds only its own steps: it can neither learn what a neighbour has built nor get
-//! it. A layer is kept as long as a step names it; the least recently used steps are removed first.
+//! it. A layer is kept as long as a step names it; the least recently used steps are removed first,
+//! here beyond what one workspace may have, and by whoever runs builds beyond what all may have.
 
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
 use crate::leases::{Held, Lease};
 use crate::manifest::{self, Descriptor};
-use crate::store::Parts;
+use crate::store::{Parts, Store};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 pub(crate) const FOLDER: &str = "builds";
 /// Most steps that are kept for one workspace, however small their layers are.
@@ -85,25 +87,75 @@ impl Cache<'_> {
     }
 
     fn make_room(&self, folder: &Path) -> Result<(), Error> {
-        let mut steps = Vec::new();
-        for (path, cached) in entries(folder)? {
-            let used = fs::metadata(&path).and_then(|about| about.modified());
-            let bytes = cached.layer.map_or(0, |layer| layer.bytes + layer.packed.size);
-            steps.extend(used.ok().map(|used| (used, path, bytes)));
-        }
-        steps.sort();
-        let mut bytes: u64 = steps.iter().map(|(_, _, bytes)| bytes).sum();
+        let mut steps = kept(self.workspace, folder)?;
+        steps.sort_by(|left, right| left.used.cmp(&right.used));
+        let mut bytes: u64 = steps.iter().map(|step| step.bytes).sum();
         let mut count = steps.len();
-        for (_, path, step) in steps {
+        for step in steps {
             if bytes <= self.bytes_max && count <= STEPS_MAX {
                 break;
             }
-            disk::remove_file(&path)?;
-            bytes -= step;
+            disk::remove_file(&step.path)?;
+            bytes -= step.bytes;
             count -= 1;
         }
         Ok(())
     }
+}
+
+/// A finished step that is kept for later builds of its workspace.
+#[derive(Debug, Clone)]
+pub struct KeptStep {
+    pub workspace: String,
+    /// When a build last used it.
+    pub used: SystemTime,
+    /// The size of its layer, packed and unpacked. Other steps may have the same layer.
+    pub bytes: u64,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Lists the steps that are kept for all workspaces.
+    pub fn kept_steps(&self) -> Result<Vec<KeptStep>, Error> {
+        let mut all = Vec::new();
+        for folder in self.0.cached_workspaces()? {
+            let workspace = folder.file_name().unwrap_or_default().to_string_lossy();
+            all.extend(kept(&workspace, &folder)?);
+        }
+        Ok(all)
+    }
+
+    /// Forgets a step. Its layer goes with the next collection if nothing else needs it.
+    pub fn forget_step(&self, step: &KeptStep) -> Result<(), Error> {
+        disk::remove_file(&step.path)
+    }
+
+    /// Forgets all steps of a workspace. Returns whether there was any.
+    pub fn forget_steps(&self, workspace: &str) -> Result<bool, Error> {
+        let folder = self.0.folder.join(FOLDER).join(workspace);
+        let found = is_plain(workspace) && folder.exists();
+        if found {
+            disk::remove_tree(&folder)?;
+        }
+        Ok(found)
+    }
+}
+
+/// Returns whether a workspace's name can be that of a folder.
+pub(super) fn is_plain(workspace: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    !workspace.is_empty() && workspace.bytes().all(plain)
+}
+
+fn kept(workspace: &str, folder: &Path) -> Result<Vec<KeptStep>, Error> {
+    let mut steps = Vec::new();
+    for (path, cached) in entries(folder)? {
+        let used = fs::metadata(&path).and_then(|about| about.modified());
+        let bytes = cached.layer.map_or(0, |layer| layer.bytes + layer.packed.size);
+        let workspace = workspace.to_owned();
+        steps.extend(used.ok().map(|used| KeptStep { workspace, used, bytes, path }));
+    }
+    Ok(steps)
 }
 
 const NOW: rustix::fs::Timespec =
@@ -111,7 +163,14 @@ const NOW: rustix::fs::Timespec =
 
 fn entries(folder: &Path) -> Result<Vec<(PathBuf, Cached)>, Error> {
     let mut all = Vec::new();
-    for key in disk::digests_in(folder)? {
+    let keys = match disk::digests_in(folder) {
+        // The workspace was forgotten meanwhile.
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Vec::new()
+        }
+        keys => keys?,
+    };
+    for key in keys {
         let path = folder.join(key.hex());
         match fs::read(&path) {
             Ok(bytes) => match manifest::read("cached step", &bytes) {
@@ -129,17 +188,22 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, Cached)>, Error> {
 impl Parts {
     /// Returns the layers of all cached steps, for the collection.
     pub(crate) fn cached_layers(&self) -> Result<Vec<CachedLayer>, Error> {
+        let mut all = Vec::new();
+        for folder in self.cached_workspaces()? {
+            all.extend(entries(&folder)?.into_iter().filter_map(|(_, cached)| cached.layer));
+        }
+        Ok(all)
+    }
+
+    /// Returns the folders of all workspaces that have cached steps.
+    fn cached_workspaces(&self) -> Result<Vec<PathBuf>, Error> {
         let folder = self.folder.join(FOLDER);
         let workspaces = match fs::read_dir(&folder) {
             Ok(workspaces) => workspaces,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(Error::io("list", &folder)(error)),
         };
-        let mut all = Vec::new();
-        for workspace in workspaces {
-            let workspace = workspace.map_err(Error::io("list", &folder))?.path();
-            all.extend(entries(&workspace)?.into_iter().filter_map(|(_, cached)| cached.layer));
-        }
-        Ok(all)
+        let path = |entry: std::io::Result<fs::DirEntry>| entry.map(|entry| entry.path());
+        workspaces.map(path).collect::<Result<_, _>>().map_err(Error::io("list", &folder))
     }
 }

@@ -1,6 +1,7 @@
 //! One build: its work folder, and what each step does.
 
 use super::budget::Budget;
+use super::cache::is_plain;
 use super::config::{Change, Document, absolute};
 use super::copy::make_folders;
 use super::dockerfile::{Base, Dockerfile, Plan, Stage};
@@ -74,12 +75,7 @@ pub enum Outcome {
 
 impl Build {
     pub fn begin(store: &Store, order: Order) -> Result<Self, Fault> {
-        let plain = !order.workspace.is_empty()
-            && order
-                .workspace
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        if !plain {
+        if !is_plain(&order.workspace) {
             return Err(Fault::Sources("the workspace has no plain name".to_owned()));
         }
         let folder = store.0.scratch();

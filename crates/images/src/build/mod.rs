@@ -44,6 +44,7 @@ mod words;
 mod writing;
 pub(crate) mod zip;
 
+pub use cache::KeptStep;
 pub use config::{Document, Happened, Process};
 pub use dockerfile::{Base, Dockerfile, Plan, Stage};
 pub use instruction::{Instruction, Step};

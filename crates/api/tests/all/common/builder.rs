@@ -8,7 +8,7 @@ use control::machine::{
 use control::volume_store::VolumeFault;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
@@ -27,6 +27,8 @@ pub struct PretendedBuilder {
     pub forgot: watch::Sender<Vec<String>>,
     /// Images that are kept for a build.
     pub images: Mutex<BTreeMap<String, String>>,
+    /// Ids of workspaces for which it keeps something for later builds.
+    pub keeps: Mutex<BTreeSet<String>>,
     /// Where it unpacks the initial contents of volumes.
     pub volumes: Mutex<Option<PretendedVolumes>>,
 }
@@ -111,6 +113,7 @@ impl Builder for PretendedBuilder {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<Built, BuildFault>> {
         Box::pin(async move {
+            self.keeps.lock().insert(order.workspace.to_string());
             self.began.send_modify(|began| began.push(order.clone()));
             self.script(order, &printed).await
         })
@@ -156,6 +159,22 @@ impl Builder for PretendedBuilder {
         Box::pin(async move {
             self.sources.lock().remove(build.as_str());
             self.forgot.send_modify(|forgot| forgot.push(build.to_string()));
+            Ok(())
+        })
+    }
+
+    fn keeps_for(&self) -> Wait<'_, Result<Vec<WorkspaceId>, MachineFault>> {
+        let keeps = self.keeps.lock().iter().cloned().map(WorkspaceId::known).collect();
+        Box::pin(async { Ok(keeps) })
+    }
+
+    fn forget_workspace<'a>(
+        &'a self,
+        workspace: &'a WorkspaceId,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async move {
+            self.keeps.lock().remove(workspace.as_str());
+            self.forgot.send_modify(|forgot| forgot.push(workspace.to_string()));
             Ok(())
         })
     }

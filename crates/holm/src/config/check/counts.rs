@@ -51,6 +51,7 @@ fn may_be_zero(config: &Config) -> Vec<(&'static str, u64)> {
         images.disk_mb,
         registry.disk_mb,
         registry.keep_tags,
+        builder.kept_mb,
         objects.retries,
         gateway.body_bytes_max,
         egress.cached_names_max,
