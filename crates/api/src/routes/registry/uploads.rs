@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderName, StatusCode, header};
 use http_body_util::BodyExt;
 use std::io;
+use std::ops::Range;
 use std::pin::pin;
 use tokio::sync::mpsc;
 use types::{Scope, Verb};
@@ -75,7 +76,7 @@ pub(super) async fn append(
     body: Body,
 ) -> Result<Response, Refusal> {
     session.require_own()?;
-    let size = receive(session, &id, first_byte(parts)?, body).await?;
+    let size = receive_piece(session, &id, parts, body).await?;
     Ok(accepted(session, &id, size))
 }
 
@@ -87,7 +88,7 @@ pub(super) async fn finish(
 ) -> Result<Response, Refusal> {
     session.require_own()?;
     let digest = parameter(parts, "digest").ok_or(RegistryFault::BadDigest)?;
-    receive(session, &id, first_byte(parts)?, body).await?;
+    receive_piece(session, &id, parts, body).await?;
     let place = session.located.place.clone();
     session.registry.finish_upload(place, id, digest.clone()).await?;
     Ok(created(session, &digest))
@@ -105,13 +106,45 @@ pub(super) async fn cancel(session: &Session, id: String) -> Result<Response, Re
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-/// Returns the position at which a piece claims to begin.
-fn first_byte(parts: &Parts) -> Result<Option<u64>, Refusal> {
+/// Takes in a body that may say which part of the upload it is. If its length is another one, it is
+/// refused: before anything is written, or at its end if it did not say how long it would be.
+async fn receive_piece(
+    session: &Session,
+    id: &str,
+    parts: &Parts,
+    body: Body,
+) -> Result<u64, Refusal> {
+    let Some(range) = claimed(parts)? else { return receive(session, id, None, body).await };
+    let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+    if let Some(length) = length.and_then(|length| length.parse().ok()) {
+        require_length(&range, length)?;
+    }
+    let size = receive(session, id, Some(range.start), body).await?;
+    require_length(&range, size.saturating_sub(range.start))?;
+    Ok(size)
+}
+
+fn require_length(range: &Range<u64>, bytes: u64) -> Result<(), Refusal> {
+    let claimed = range.end - range.start;
+    if bytes == claimed {
+        return Ok(());
+    }
+    let why = format!("the body has {bytes} bytes, and according to Content-Range {claimed}");
+    Err(Refusal::new(StatusCode::BAD_REQUEST, "SIZE_INVALID", why))
+}
+
+/// Returns which bytes of the upload a request claims to bring. Some clients bring none, as `0--1`.
+fn claimed(parts: &Parts) -> Result<Option<Range<u64>>, Refusal> {
     let Some(range) = parts.headers.get(header::CONTENT_RANGE) else { return Ok(None) };
     let text = range.to_str().unwrap_or_default().trim_start_matches("bytes ");
-    let first = text.split_once('-').and_then(|(first, _)| first.trim().parse().ok());
-    let bad = || Refusal::from(RegistryFault::Cut);
-    first.map(Some).ok_or_else(bad)
+    let text = text.split_once('/').map_or(text, |(text, _)| text);
+    let range = text.split_once('-').and_then(|(first, last)| {
+        let start: u64 = first.trim().parse().ok()?;
+        let last: i64 = last.trim().parse().ok()?;
+        let end = u64::try_from(last.checked_add(1)?).ok()?;
+        (start <= end).then_some(start..end)
+    });
+    range.map(Some).ok_or_else(|| RegistryFault::Cut.into())
 }
 
 /// Streams a body to disk. This may take long, but the caller must not pause for too long, and it

@@ -171,8 +171,15 @@ async fn what_is_pushed_in_pieces_is_pulled_whole_and_in_part() {
     let gap = town.send(&key, "PATCH", &place, &piece("9-9"), b"x").await;
     refused(&gap, 416, "BLOB_UPLOAD_INVALID");
     assert_eq!(header(&gap, "range"), "0-4");
+    let shorter = [("content-range", "5-99"), ("content-length", "6")];
+    let shorter = town.send(&key, "PATCH", &place, &shorter, b" world").await;
+    refused(&shorter, 400, "SIZE_INVALID");
     let seen = town.call("GET", &place, b"").await;
     assert_eq!((seen.status.as_u16(), header(&seen, "range")), (204, "0-4"));
+    let other = town.call("POST", "main/job/a/blobs/uploads/", b"").await;
+    let other = header(&other, "location").trim_start_matches("/v2/").to_owned();
+    let longer = town.send(&key, "PATCH", &other, &piece("0-1"), b"hello").await;
+    refused(&longer, 400, "SIZE_INVALID");
     let digest = digest(b"hello world");
     let done = town.call("PUT", &format!("{place}?digest={digest}"), b" world").await;
     assert_eq!(done.status, 201, "{}", done.text);
