@@ -91,10 +91,10 @@ impl From<RegistryFault> for Refusal {
             Fault::NoPart(_) => (StatusCode::NOT_FOUND, "MANIFEST_BLOB_UNKNOWN"),
             Fault::WrongSize(_) => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
             Fault::Malformed(_) => (StatusCode::BAD_REQUEST, "MANIFEST_INVALID"),
+            // As for a tag that is in use.
+            Fault::Needed => (StatusCode::BAD_REQUEST, "DENIED"),
             // No client should retry by itself: only its user can make room.
-            Fault::Needed | Fault::Full(admission::Refused::Share { .. }) => {
-                (StatusCode::FORBIDDEN, "DENIED")
-            }
+            Fault::Full(admission::Refused::Share { .. }) => (StatusCode::FORBIDDEN, "DENIED"),
             Fault::Crowded(_) => (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"),
             Fault::Full(admission::Refused::Total { .. }) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE")
@@ -175,6 +175,12 @@ impl IntoResponse for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_in_use_is_refused_alike_whether_it_is_a_blob_or_a_tag() {
+        let refusal = Refusal::from(RegistryFault::Needed);
+        assert_eq!((refusal.status, refusal.code), (StatusCode::BAD_REQUEST, "DENIED"));
+    }
 
     #[test]
     fn a_full_disk_is_told_in_the_words_of_the_protocol() {
