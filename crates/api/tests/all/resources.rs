@@ -2,6 +2,7 @@
 
 use crate::common::machine::{IMAGE, Pretended};
 use crate::common::{Cloud, settings};
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -26,6 +27,30 @@ async fn an_object_reads_back_as_it_was_made() {
     assert_eq!(shown["spec"]["runtime"]["envs"][0]["value"], "hunter2");
     let message = cloud.post("/v0/agents", agent("one")).await.refused(409);
     assert!(message.contains("`one`"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_at_once_are_answered_as_if_they_came_one_after_another() {
+    for cloud in Cloud::on_both().await {
+        let statuses = async |path: &str, body: &Value| {
+            let asked = join_all((0..8).map(|_| cloud.post(path, body.clone()))).await;
+            let mut statuses: Vec<_> = asked.iter().map(|it| it.status.as_u16()).collect();
+            statuses.sort_unstable();
+            statuses
+        };
+        for round in 0..3 {
+            let name = format!("one-{round}");
+            let wish = json!({"metadata": {"name": name}, "spec": {"runtime": {"image": IMAGE}}});
+            let path = "/v0/sandboxes?createIfNotExist=true&workspace=main";
+            assert_eq!(statuses(path, &wish).await, [200; 8]);
+            let made = statuses("/v0/workspaces", &json!({"name": name})).await;
+            assert_eq!(made, [200, 409, 409, 409, 409, 409, 409, 409]);
+            let guest = json!({"email": format!("{name}@example.com")});
+            assert_eq!(statuses("/v0/users?workspace=main", &guest).await, [200; 8]);
+        }
+        let people = cloud.get("/v0/users?workspace=main").await.ok();
+        assert_eq!(people.as_array().unwrap().len(), 1 + 3, "{people}");
+    }
 }
 
 #[tokio::test]
