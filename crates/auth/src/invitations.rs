@@ -96,14 +96,17 @@ pub(crate) fn join(
     password: &str,
 ) -> Result<Workspace, Error> {
     let found = open(tx, id)?;
-    if users::find_by_email(tx, &found.invitation.email)?.is_some() {
-        return Err(Error::Exists(format!(
-            "{} has an account already; sign in to accept",
-            found.invitation.email
-        )));
+    let email = &found.invitation.email;
+    let exists = || Error::Exists(format!("{email} has an account already; sign in to accept"));
+    if users::find_by_email(tx, email)?.is_some() {
+        return Err(exists());
     }
-    let user = User { email: found.invitation.email.clone(), ..user.clone() };
-    users::create(tx, &user, Some(password))?;
+    let user = User { email: email.clone(), ..user.clone() };
+    match users::create(tx, &user, Some(password)) {
+        // The same form was sent several times at once.
+        Err(store::Error::Duplicate { .. }) => return Err(exists()),
+        created => created?,
+    }
     accept_for(tx, &user.id, &found.invitation)?;
     Ok(found.workspace)
 }

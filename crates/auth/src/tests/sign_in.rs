@@ -1,10 +1,11 @@
 use super::Town;
 use crate::passwords::WAITING;
 use crate::sessions::{Joining, LIFE_S, SignInError};
-use crate::{Auth, Error, Limits, Role, people};
+use crate::{Auth, Error, Limits, Role, invitations, people};
 use std::task::{Context, Waker};
+use store::identity::users::{Address, User};
 use types::Remote;
-use types::ids::InvitationId;
+use types::ids::{InvitationId, UserId};
 
 on_both!(
     a_session_lasts_until_its_end_or_sign_out,
@@ -13,6 +14,7 @@ on_both!(
     an_unknown_invitation_costs_neither_a_hash_nor_a_place,
     who_guesses_invitations_is_stopped_and_nobody_else,
     a_new_password_ends_sessions,
+    an_invitation_that_is_accepted_twice_at_once_makes_one_account,
 );
 
 async fn a_session_lasts_until_its_end_or_sign_out(town: Town) {
@@ -107,9 +109,31 @@ async fn who_guesses_invitations_is_stopped_and_nobody_else(town: Town) {
     join(other, invited).await.unwrap();
 }
 
-async fn invite(town: &Town, email: &'static str) -> InvitationId {
-    let member = town.admin_member().await;
-    let invitation = town.change(move |tx| people::invite(tx, &member, email, Role::Member)).await;
+async fn an_invitation_that_is_accepted_twice_at_once_makes_one_account(town: Town) {
+    // Often enough for both to look before either has written.
+    for number in 0..10 {
+        let id = invite(&town, &format!("bob{number}@holm.example")).await;
+        let join = || {
+            let user = User {
+                id: UserId::new(&town.world),
+                email: String::new(),
+                given_name: String::new(),
+                family_name: String::new(),
+                address: Address::Claimed,
+                created_at: town.world.now(),
+            };
+            let id = id.clone();
+            town.change(move |tx| invitations::join(tx, &id, &user, "a hash"))
+        };
+        let both = tokio::join!(join(), join());
+        let ((Ok(_), lost) | (lost, Ok(_))) = both else { panic!("{both:?}") };
+        assert!(matches!(lost, Err(Error::Exists(_) | Error::NotFound { .. })), "{lost:?}");
+    }
+}
+
+async fn invite(town: &Town, email: &str) -> InvitationId {
+    let (member, email) = (town.admin_member().await, email.to_owned());
+    let invitation = town.change(move |tx| people::invite(tx, &member, &email, Role::Member)).await;
     invitation.unwrap().id
 }
 
