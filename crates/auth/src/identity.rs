@@ -119,6 +119,19 @@ impl Identity {
         let Membership { workspace, workspace_name, account, plan, role } = found.clone();
         Ok(Member { who: self.clone(), workspace, workspace_name, account, plan, role })
     }
+
+    /// Selects a workspace that was entered before. Another one may have taken its name meanwhile.
+    pub fn enter_again(
+        self: &Arc<Self>,
+        workspace: &WorkspaceId,
+        name: &str,
+    ) -> Result<Member, Denied> {
+        let member = self.enter(Some(name))?;
+        match member.workspace == *workspace {
+            true => Ok(member),
+            false => Err(Denied::NotMember { workspace: name.to_owned() }),
+        }
+    }
 }
 
 impl Member {

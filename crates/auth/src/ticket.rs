@@ -57,12 +57,7 @@ impl Auth {
             Shown::Credential(token) => self.identify(token).await?,
             Shown::Bond(bond) => self.identify_bond(bond).await?,
         };
-        let member = self.enter(&identity, Some(&ticket.workspace_name))?;
-        // Another workspace may have taken the name.
-        if member.workspace != ticket.workspace {
-            return Err(Denied::NotMember { workspace: ticket.workspace_name.clone() });
-        }
-        member.may(ticket.scopes)
+        identity.enter_again(&ticket.workspace, &ticket.workspace_name)?.may(ticket.scopes)
     }
 
     /// Waits until a ticket is no longer valid: its credential was revoked or expired, or its

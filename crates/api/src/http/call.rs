@@ -79,6 +79,13 @@ pub(crate) trait Who: Sized + Send + 'static {
         needs: Needs,
         request: &Credentials<'_>,
     ) -> impl Future<Output = Result<Self, Error>> + Send;
+    /// Decides again on a caller who was admitted, without counting the request again.
+    fn readmit(
+        self,
+        app: &App,
+        needs: Needs,
+        request: &Credentials<'_>,
+    ) -> impl Future<Output = Result<Self, Error>> + Send;
     /// Identifies the callers who share what there is for their requests: memory for bodies, and
     /// room for answers kept under idempotency keys.
     fn realm(&self) -> String;
@@ -100,6 +107,10 @@ impl Who for Anyone {
         Ok(Self)
     }
 
+    async fn readmit(self, _: &App, _: Needs, _: &Credentials<'_>) -> Result<Self, Error> {
+        Ok(self)
+    }
+
     fn realm(&self) -> String {
         "anyone".into()
     }
@@ -109,11 +120,16 @@ impl Who for Anyone {
     }
 }
 
-/// Identifies the holder of the credentials, and counts the request against the rate of the key, or
-/// of the person behind a token.
+/// Identifies the holder of the credentials.
 async fn identify(app: &App, credentials: &Credentials<'_>) -> Result<Arc<Identity>, Error> {
     let token = credentials.token.ok_or(auth::Denied::Missing)?;
-    let identity = app.auth.identify(token).await?;
+    Ok(app.auth.identify(token).await?)
+}
+
+/// Identifies the holder of the credentials, and counts the request against the rate of the key, or
+/// of the person behind a token.
+async fn counted(app: &App, credentials: &Credentials<'_>) -> Result<Arc<Identity>, Error> {
+    let identity = identify(app, credentials).await?;
     app.limits.take_key(identity.holder())?;
     Ok(identity)
 }
@@ -123,6 +139,17 @@ pub(crate) struct Person(pub Arc<Identity>);
 
 impl Who for Person {
     async fn admit(app: &App, needs: Needs, credentials: &Credentials<'_>) -> Result<Self, Error> {
+        let identity = counted(app, credentials).await?;
+        identity.may(needs.scopes())?;
+        Ok(Self(identity))
+    }
+
+    async fn readmit(
+        self,
+        app: &App,
+        needs: Needs,
+        credentials: &Credentials<'_>,
+    ) -> Result<Self, Error> {
         let identity = identify(app, credentials).await?;
         identity.may(needs.scopes())?;
         Ok(Self(identity))
@@ -139,9 +166,21 @@ impl Who for Person {
 
 impl Who for Member {
     async fn admit(app: &App, needs: Needs, credentials: &Credentials<'_>) -> Result<Self, Error> {
-        let identity = identify(app, credentials).await?;
+        let identity = counted(app, credentials).await?;
         let member = app.auth.enter(&identity, credentials.workspace)?;
         app.limits.take_workspace(member.workspace.as_str())?;
+        member.may(needs.scopes())?;
+        Ok(member)
+    }
+
+    async fn readmit(
+        self,
+        app: &App,
+        needs: Needs,
+        credentials: &Credentials<'_>,
+    ) -> Result<Self, Error> {
+        let identity = identify(app, credentials).await?;
+        let member = identity.enter_again(&self.workspace, &self.workspace_name)?;
         member.may(needs.scopes())?;
         Ok(member)
     }
@@ -326,6 +365,10 @@ impl<W: Who> Admitted<W> {
             true => bodies::gather(body, app.settings.body_max, room).await?,
             false => bodies::pass_over(body, app.settings.body_max, room).await?,
         };
+        // The body may have come long after the head, and the caller may have lost the right since.
+        // From here, the transaction follows as fast as the server gets to it, which no caller can
+        // put off: a right that is lost in between counts as lost after this request.
+        let who = who.readmit(app, line.needs, &credentials).await?;
         raw.as_values()?;
         let key = idempotency::key(app, &parts, &raw, &who)?;
         Ok(Self { who, version, path, raw, key, parts })

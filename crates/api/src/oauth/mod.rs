@@ -22,6 +22,7 @@ use crate::http::listed::Listed;
 use auth::{Auth, Denied, Identity};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::{Extension, Router};
+use http::HeaderMap;
 use http::request::Parts;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -65,12 +66,17 @@ impl FromRequestParts<Auth> for Caller {
 
     #[expect(clippy::expect_used, reason = "the router of these pages adds the limits")]
     async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, Error> {
-        let token = headers::bearer(&parts.headers).ok_or(Denied::Missing)?;
-        let who = auth.identify(token).await?;
+        let who = identify(auth, &parts.headers).await?;
         let limits: &Arc<Limits> = parts.extensions.get().expect("the router adds them");
         limits.take_key(who.holder())?;
         Ok(Self(who))
     }
+}
+
+/// Returns who calls, without counting the request.
+pub(crate) async fn identify(auth: &Auth, headers: &HeaderMap) -> Result<Arc<Identity>, Error> {
+    let token = headers::bearer(headers).ok_or(Denied::Missing)?;
+    Ok(auth.identify(token).await?)
 }
 
 /// The body of a request, if it is not too long. Its sender is not known yet.

@@ -4,7 +4,7 @@
 //! taken a request.
 
 use crate::app::App;
-use crate::http::bodies::gather;
+use crate::http::bodies::{Gathered, gather};
 use crate::http::call::{Credentials, Who, note_sign_in};
 use crate::http::error::Error;
 use crate::http::headers;
@@ -13,7 +13,9 @@ use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::Needs;
 use crate::http::reply::{Answer, Reply};
+use admission::Room;
 use auth::{Denied, Identity, Member, Ticket};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -84,7 +86,7 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
         Caller::Member => app.bodies.of_caller(context.member.workspace.as_str()),
         Caller::Stranger => app.bodies.of_stranger(&parts.extensions),
     };
-    let mut body = gather(body, app.settings.body_max, room).await?;
+    let mut body = content(&app, body, room, ticket.as_ref()).await?;
     if kind != KindName::Job {
         return call(&context, address, &parts, (caller, &body), waits).await;
     }
@@ -113,7 +115,7 @@ struct Admitted {
     caller: Caller,
     /// Whom the wait for the end is counted for.
     holder: String,
-    /// The wait lasts only as long as this is valid.
+    /// The caller may wait only as long as this is valid.
     ticket: Option<Ticket>,
 }
 
@@ -140,8 +142,7 @@ async fn admit(
         (Err(_), None) if parts.method != Method::POST => Err(Error::NoRoute),
         (member, _) => {
             let member = member?;
-            let token = headers::bearer(&parts.headers);
-            let ticket = token.map(|token| Ticket::new(token, &member, needs.scopes()));
+            let ticket = ticket(&member, needs, parts);
             let holder = member.who.holder().to_owned();
             Ok(Admitted { member, caller: Caller::Member, holder, ticket })
         }
@@ -160,6 +161,25 @@ async fn admitted(
     let member = Member::admit(app, needs, &credentials).await?;
     note_sign_in(&parts.extensions, member.identity());
     Ok(member)
+}
+
+fn ticket(member: &Member, needs: Needs, parts: &Parts) -> Option<Ticket> {
+    headers::bearer(&parts.headers).map(|token| Ticket::new(token, member, needs.scopes()))
+}
+
+/// Reads the body of a call. It may come long after the head, and the caller may have lost the
+/// right since.
+async fn content(
+    app: &App,
+    body: Body,
+    room: Room<String>,
+    ticket: Option<&Ticket>,
+) -> Result<Gathered, Error> {
+    let body = gather(body, app.settings.body_max, room).await?;
+    if let Some(ticket) = ticket {
+        app.auth.still_admits(ticket).await?;
+    }
+    Ok(body)
 }
 
 /// A deployment that is called at its own address without waiting for the result.
@@ -202,22 +222,23 @@ async fn call_deployment(
     app: &App,
     later: Later,
     parts: &Parts,
-    body: axum::body::Body,
+    body: Body,
 ) -> Result<Response, Error> {
-    let member = admitted(app, &later.workspace, needs(later.kind), parts).await;
-    let caller = match (member, &later.called) {
+    let needs = needs(later.kind);
+    let member = admitted(app, &later.workspace, needs, parts).await;
+    let (caller, ticket) = match (member, &later.called) {
         (Err(_), Some(called)) if called.public => {
             app.limits.take_trigger(called.workspace.id.as_str(), &later.address)?;
-            Caller::Stranger
+            (Caller::Stranger, None)
         }
-        (member, _) => member.map(|_| Caller::Member)?,
+        (member, _) => (Caller::Member, ticket(&member?, needs, parts)),
     };
     let called = later.called.ok_or(Error::NoRoute)?;
     let room = match caller {
         Caller::Member => app.bodies.of_caller(called.workspace.id.as_str()),
         Caller::Stranger => app.bodies.of_stranger(&parts.extensions),
     };
-    let body = gather(body, app.settings.body_max, room).await?;
+    let body = content(app, body, room, ticket.as_ref()).await?;
     let call = (caller, asked(parts, later.target, &body));
     calls::accept(app, (called.kind, &called.id), call).await?;
     Ok(Reply::of(&json!({"success": true})).into_response())

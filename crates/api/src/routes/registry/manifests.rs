@@ -60,6 +60,8 @@ pub(super) async fn put(
         kind.and_then(|kind| kind.split(';').next()).map(|kind| kind.trim().to_owned());
     let room = session.caller.app.bodies.of_caller(session.context.member.workspace.as_str());
     let body = gather(body, session.registry.limits().manifest_bytes_max, room).await?;
+    // The body may have come long after the head.
+    session.caller.app.auth.still_admits(&session.ticket).await?;
     let place = session.located.place.clone();
     let new = NewManifest { place, at, media_type, bytes: body.bytes };
     let taken = repositories::push(&session.context, &*session.registry, new).await??;
