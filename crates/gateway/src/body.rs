@@ -16,6 +16,11 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Sleep;
+
+/// How long the server has to send what came of an answer before it breaks off.
+const SEND_TIME: Duration = Duration::from_millis(10);
 
 /// The body of an answer of the data plane.
 pub struct Body(Source);
@@ -135,7 +140,13 @@ pub(crate) struct Relay {
     /// Copies the answer.
     pub(crate) listen: Option<Box<Listen>>,
     /// Why the answer ends early. Set when that is known, taken when it is reported.
-    pub(crate) failed: Option<BodyError>,
+    pub(crate) failed: Option<BrokenOff>,
+}
+
+/// An answer that ends early, which is reported a moment later.
+pub(crate) struct BrokenOff {
+    error: BodyError,
+    reported: Pin<Box<Sleep>>,
 }
 
 impl Relay {
@@ -143,8 +154,9 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Some(error) = self.failed.take() {
-            return Poll::Ready(Some(Err(error)));
+        if let Some(failed) = &mut self.failed {
+            ready!(failed.reported.as_mut().poll(cx));
+            return Poll::Ready(self.failed.take().map(|failed| Err(failed.error)));
         }
         let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
         if let Some(Poll::Ready(end)) = self.hold.as_mut().map(|hold| hold.poll_end(cx)) {
@@ -173,17 +185,17 @@ impl Relay {
         }
     }
 
-    /// Ends the exchange, and reports why with the next poll: only if it has to wait does the server
-    /// send what it has of the answer, which it would drop with the connection.
+    /// Ends the exchange, and reports why a moment later: the server sends what it has of the answer
+    /// meanwhile. It would drop that with the connection, or with the stream of HTTP/2.
     fn fail(
         &mut self,
         error: BodyError,
-        cx: &Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.end();
-        self.failed = Some(error);
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        let reported = Box::pin(tokio::time::sleep(SEND_TIME));
+        self.failed = Some(BrokenOff { error, reported });
+        self.poll_frame(cx)
     }
 
     fn end(&mut self) {

@@ -1,8 +1,12 @@
 //! What the edge answers when a workload does not.
 
 use crate::stage::{Reply, Stage, get, request, settings};
+use bytes::Bytes;
 use gateway::Settings;
-use http_body_util::Full;
+use http::Request;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -114,6 +118,26 @@ async fn what_a_workload_sent_before_it_closed_reaches_the_caller() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
         assert!(answer.ends_with(&format!("\r\n\r\n{sent}")), "{answer:?}");
     }
+}
+
+#[tokio::test]
+async fn what_a_workload_sent_before_it_closed_reaches_callers_of_http_2() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    abrupt(&stage, 1, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
+    let stream = TcpStream::connect(stage.address).await.unwrap();
+    let connected = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (mut sender, connection) = connected.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get("http://h/acme/sandboxes/box/port/1/")
+        .header("authorization", "Bearer key-of-acme")
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    let mut answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let sent = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(sent, "half");
+    assert!(answer.body_mut().frame().await.unwrap().is_err());
 }
 
 /// The HTTP library undoes the chunks and no other coding.
