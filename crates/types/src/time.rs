@@ -92,6 +92,16 @@ impl Timestamp {
     }
 }
 
+/// Reads how long `Retry-After` asks to wait: it has seconds, or a date.
+pub fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = Timestamp::from_http_date(text)?;
+    let wait = until.ms().saturating_sub(now.ms()).max(0);
+    Some(Duration::from_millis(wait.unsigned_abs()))
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_millisecond(self.0) {

@@ -253,7 +253,7 @@ impl Call<'_> {
         let body = super::Pieces::from_iter(pieces).whole();
         let body = failed::without_credential(&prepared.outgoing.headers, body);
         let failure = failure::of_status(head.status, &body);
-        let wait = failure::retry_after(&head.headers);
+        let wait = failure::retry_after(&head.headers, self.models.world.now());
         let problem = match failure {
             _ if is_redirect(&head) => Some(ModelProblem::Redirect),
             // The provider's message about credentials may contain a part of them.

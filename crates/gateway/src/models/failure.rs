@@ -5,6 +5,7 @@ use ::models::dialect::is_too_long;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
+use types::Timestamp;
 use types::kinds::model::ModelFailure;
 
 /// Words in errors of providers, in lower case.
@@ -60,12 +61,15 @@ pub(crate) const fn is_its_own(failure: ModelFailure) -> bool {
     matches!(failure, ModelFailure::Unreachable | ModelFailure::ServerError | ModelFailure::Timeout)
 }
 
-/// Returns how long a provider wants to be left alone. Most give seconds, some milliseconds.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let wait = number("retry-after-ms").map(|ms| ms / 1000.0);
-    let wait = wait.or_else(|| number(RETRY_AFTER.as_str()))?;
-    Duration::try_from_secs_f64(wait).ok()
+/// Returns how long a provider wants to be left alone. Most give seconds, some milliseconds or a
+/// date.
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let ms = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok());
+    match ms {
+        Some(ms) => Duration::try_from_secs_f64(ms / 1000.0).ok(),
+        None => types::time::retry_after(text(RETRY_AFTER.as_str())?, now),
+    }
 }
 
 #[cfg(test)]
@@ -94,8 +98,13 @@ mod tests {
         let wait = |name: &'static str, value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, HeaderValue::from_static(value));
-            retry_after(&headers)
+            retry_after(&headers, Timestamp::from_ms(1_369_353_599_000))
         };
+        assert_eq!(
+            wait("retry-after", "Fri, 24 May 2013 00:00:00 GMT"),
+            Some(Duration::from_secs(1))
+        );
+        assert_eq!(wait("retry-after", "Thu, 23 May 2013 00:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!(wait("retry-after", "2"), Some(Duration::from_secs(2)));
         assert_eq!(wait("retry-after-ms", "1500"), Some(Duration::from_millis(1500)));
         for bad in ["-1", "soon", "1e300", "NaN"] {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::deliveries::Claimed;
 use types::parts::Sensitive;
+use types::time::retry_after;
 use types::{Timestamp, hex};
 use url::Url;
 
@@ -74,7 +75,7 @@ impl Client {
             };
             match redirect(&url, &response) {
                 Some(target) => url = target,
-                None => return answered(&response),
+                None => return answered(&response, now),
             }
         }
         Outcome::Refused(format!("it leads on more than {REDIRECTS_MAX} times"))
@@ -118,12 +119,11 @@ fn redirect(from: &Url, response: &Response) -> Option<Url> {
     (from.scheme() == target.scheme() || target.scheme() != "http").then_some(target)
 }
 
-fn answered(response: &Response) -> Outcome {
-    let asked =
-        response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+fn answered(response: &Response, now: Timestamp) -> Outcome {
+    let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     Outcome::Status {
         code: response.status().as_u16(),
-        retry_after: asked.map(Duration::from_secs),
+        retry_after: asked.and_then(|text| retry_after(text, now)),
     }
 }
 
