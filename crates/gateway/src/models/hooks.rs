@@ -5,7 +5,7 @@ use super::Room;
 use super::patterns::{TooSlow, boundary_before, compiled, find, is_json, masked, says_twice};
 use super::settings::AnswerTimeouts;
 use super::texts::{Unseen, rewritten};
-use super::upstream::{Outgoing, Pieces, SharedClient, Uncollected};
+use super::upstream::{Broken, Outgoing, Pieces, SharedClient, Uncollected};
 use admission::{Pool, Refused, Turns};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -351,14 +351,24 @@ impl Hook {
             let Self { number, .. } = *self;
             return Err(Stopped::Blocked { number, what: self.seen(), why: None });
         }
-        let changed = changed.map_err(|unseen| {
-            self.failed(match unseen {
-                Unseen::TooSlow => TOO_SLOW,
-                Unseen::TooDeep => TOO_DEEP,
-                Unseen::Unreadable => UNREADABLE,
-            })
+        let changed = changed.map_err(|unseen| match unseen {
+            Unseen::TooSlow => self.failed(TOO_SLOW),
+            Unseen::TooDeep => self.not_seen(TOO_DEEP),
+            Unseen::Unreadable => self.not_seen(UNREADABLE),
         })?;
         Ok(changed.map(Bytes::from))
+    }
+
+    /// Refuses what cannot be looked at. A request is at fault itself; an answer is not the
+    /// caller's.
+    fn not_seen(&self, why: &str) -> Stopped {
+        match self.when {
+            ModelHookTime::Before if !self.optional => {
+                let why = Some(why.to_owned());
+                Stopped::Blocked { number: self.number, what: self.seen(), why }
+            }
+            _ => self.failed(why),
+        }
     }
 
     async fn webhook(
@@ -374,16 +384,19 @@ impl Hook {
         let request = Outgoing { method: Method::POST, uri: uri.clone(), headers, body };
         let timeouts = AnswerTimeouts { first: time, between: time, total: time };
         let answer = client.ask(request, owner, timeouts).await;
-        let mut answer = answer.map_err(|error| self.failed(error.to_string()))?;
+        let mut answer = answer.map_err(|error| self.failed(unanswered(&error)))?;
         let status = answer.status();
         let mut room = Room::new(ask.bodies, owner);
         let read = answer.body_mut().collect_in(&mut room, ANSWER_MAX).await;
         let (pieces, is_all) = read.map_err(|error| match error {
-            Uncollected::Broken(error) => self.failed(error.to_string()),
+            Uncollected::Broken(error) => self.failed(unanswered(&error)),
             Uncollected::NoRoom(refused) => Stopped::Crowded(refused),
         })?;
         let answer = Pieces::from_iter(pieces).whole();
-        if status.is_success() && is_all {
+        if status.is_success() && !is_all {
+            return Err(self.failed(format!("it answers more than {ANSWER_MAX} bytes")));
+        }
+        if status.is_success() {
             return match (answer.is_empty(), is_json(&answer)) {
                 (true, _) => Ok(None),
                 (false, true) => Ok(Some(Changed::kept(answer, room))),
@@ -396,6 +409,17 @@ impl Hook {
             return Err(Stopped::Blocked { number: self.number, what: self.seen(), why });
         }
         Err(self.failed(format!("it answers {}", status.as_u16())))
+    }
+}
+
+/// Says why a webhook gave no answer: the texts of [`Broken`] are about providers.
+fn unanswered(error: &Broken) -> String {
+    match error {
+        Broken::Unreachable(error) => error.to_string(),
+        Broken::Cut(error) => format!("it ended the connection: {}", types::chain(error)),
+        Broken::Silent(time) | Broken::OutOfTime(time) => {
+            format!("it did not answer within {} ms", time.as_millis())
+        }
     }
 }
 

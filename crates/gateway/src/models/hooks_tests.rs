@@ -46,6 +46,19 @@ fn a_pattern_finds_what_is_written_in_any_way() {
     assert!(look(&blocks, deep).is_err(), "what cannot be read is no plain text");
 }
 
+/// The caller can mend a request that cannot be looked at, and not an answer.
+#[test]
+fn a_request_that_cannot_be_looked_at_is_refused() {
+    let mut hooks = hooks("secret", None);
+    let cut = r#"{"messages":[{"content":"hello \ud83d"}]}"#;
+    let refused = look(&hooks, cut);
+    assert!(matches!(&refused, Err(Stopped::Blocked { why: Some(_), .. })), "{refused:?}");
+    hooks.hooks[0].when = ModelHookTime::After;
+    assert!(matches!(look(&hooks, cut), Err(Stopped::Failed { .. })));
+    (hooks.hooks[0].when, hooks.hooks[0].optional) = (ModelHookTime::Before, true);
+    assert!(matches!(look(&hooks, cut), Err(Stopped::Failed { .. })));
+}
+
 /// What tools are given counts as text, be it a number or JSON of its own, in any spelling.
 #[test]
 fn what_a_tool_is_given_hides_nothing() {
@@ -67,7 +80,7 @@ fn what_a_tool_is_given_hides_nothing() {
     let deep: &'static str =
         (0..6).fold(escaped.to_owned(), |json, _| json!([json]).to_string()).leak();
     for hooks in [&blocks, &masks] {
-        assert!(matches!(look(hooks, deep), Err(Stopped::Failed { .. })));
+        assert!(matches!(look(hooks, deep), Err(Stopped::Blocked { why: Some(_), .. })));
     }
 }
 
