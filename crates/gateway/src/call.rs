@@ -86,7 +86,7 @@ impl Inner {
         let mut timing = Timing::default();
         let answer = self.ask_deployment(&mut deployed, &to, ask, began, &mut timing).await;
         let status = answer.as_ref().map_or_else(Problem::status, |(answer, _)| answer.status());
-        deployed.record(&self.context, began.elapsed(), status);
+        deployed.record(&self.context, began.elapsed(), Some(status));
         // The turn holds the replica until the whole answer is there.
         let (answer, _turn) = answer.map_err(|problem| match problem {
             Problem::Unanswered { why, .. } => CallError::Unanswered(why),

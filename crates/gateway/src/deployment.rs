@@ -46,6 +46,23 @@ pub(crate) struct Deployed {
     changes: Option<SessionId>,
 }
 
+/// Counts a request to a deployment when it is dropped: also that of a caller who leaves before
+/// there is an answer.
+pub(crate) struct Counted<'c> {
+    pub(crate) context: &'c Context,
+    pub(crate) began: Instant,
+    pub(crate) deployed: Option<Box<Deployed>>,
+    pub(crate) status: Option<StatusCode>,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if let Some(deployed) = &self.deployed {
+            deployed.record(self.context, self.began.elapsed(), self.status);
+        }
+    }
+}
+
 /// Where the session of a request is.
 enum Session<'t> {
     /// It has no session, or one that this server does not know.
@@ -85,10 +102,11 @@ impl Deployed {
         self.affinity.cookie(revision, to.workload.sticky_s, to.root.as_deref(), secure)
     }
 
-    /// Counts the request, which was answered after `took`.
-    pub(crate) fn record(&self, context: &Context, took: Duration, status: StatusCode) {
+    /// Counts the request, which was answered after `took`, or whose caller has left by then.
+    pub(crate) fn record(&self, context: &Context, took: Duration, status: Option<StatusCode>) {
         let at = context.world.now();
-        let answered = Answered { at, took, is_error: status.is_server_error() };
+        let is_error = status.is_some_and(|status| status.is_server_error());
+        let answered = Answered { at, took, is_error };
         let kept = context.settings.request_history;
         self.traffic.stats.record(self.revision.as_deref(), answered, kept);
     }

@@ -3,7 +3,7 @@
 use crate::address::{Address, BadAddress, Endpoint};
 use crate::answered::{self, Answered, drives, tunnels};
 use crate::body::Body;
-use crate::deployment::{Chooser, Deployed};
+use crate::deployment::{Chooser, Counted, Deployed};
 use crate::destination::{Decision, Destination, decide};
 use crate::drives::Drives;
 use crate::exchange::{Answer, Ask};
@@ -65,13 +65,11 @@ impl Inner {
             Decision::Forward(to) => to,
             Decision::Respond(response) => return Ok(response),
         };
-        let mut deployed = Deployed::of(&self.context, &head, &to.workload)?;
+        let deployed = Deployed::of(&self.context, &head, &to.workload)?;
+        let mut counted = Counted { context: &self.context, began, deployed, status: None };
         let admitted = Admitted { head, address, peer, to, began };
-        let answer = self.pass(admitted, body, deployed.as_deref_mut()).await;
-        if let Some(deployed) = deployed {
-            let status = answer.as_ref().map_or_else(Problem::status, Response::status);
-            deployed.record(&self.context, began.elapsed(), status);
-        }
+        let answer = self.pass(admitted, body, counted.deployed.as_deref_mut()).await;
+        counted.status = Some(answer.as_ref().map_or_else(Problem::status, Response::status));
         answer
     }
 

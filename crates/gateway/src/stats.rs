@@ -10,10 +10,12 @@ use types::edge::{RequestStats, Requests, Window};
 use types::time::MINUTE_MS;
 use types::{KindName, Timestamp};
 
-/// The upper bound of the first bucket.
-const FIRST: Duration = Duration::from_micros(100);
-/// Two buckets for each doubling, to beyond the longest exchange of a deployment.
-const BUCKETS: usize = 48;
+/// Buckets for each doubling: a time that is read is an eighth too long at most.
+const STEPS: usize = 8;
+/// The first bucket ends after this many steps.
+const STEP: Duration = Duration::from_micros(16);
+/// To beyond the longest exchange of a deployment.
+const BUCKETS: usize = 24 * STEPS;
 
 pub(crate) struct Stats {
     counts: Mutex<Counts>,
@@ -50,7 +52,7 @@ pub(crate) struct Answered {
 struct Count {
     count: u64,
     errors: u64,
-    buckets: [u64; BUCKETS],
+    buckets: [u32; BUCKETS],
 }
 
 impl Stats {
@@ -157,14 +159,15 @@ impl Count {
     fn record(&mut self, answered: Answered) {
         self.count += 1;
         self.errors += u64::from(answered.is_error);
-        self.buckets[bucket(answered.took)] += 1;
+        let bucket = &mut self.buckets[bucket(answered.took)];
+        *bucket = bucket.saturating_add(1);
     }
 
     fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.errors += other.errors;
         for (sum, count) in self.buckets.iter_mut().zip(&other.buckets) {
-            *sum += count;
+            *sum = sum.saturating_add(*count);
         }
     }
 
@@ -179,7 +182,7 @@ impl Count {
         let wanted = (self.count * percent).div_ceil(100);
         let mut seen = 0;
         let reached = self.buckets.iter().position(|count| {
-            seen += count;
+            seen += u64::from(*count);
             seen >= wanted
         });
         if self.count == 0 { Duration::ZERO } else { reached.map_or(Duration::MAX, bound) }
@@ -192,15 +195,23 @@ impl Default for Count {
     }
 }
 
-/// The last bucket takes everything that is longer.
+/// Returns the bucket for a time. The last one takes everything that is longer.
 fn bucket(took: Duration) -> usize {
-    (0..BUCKETS - 1).find(|index| took <= bound(*index)).unwrap_or(BUCKETS - 1)
+    let steps = took.as_nanos().div_ceil(STEP.as_nanos());
+    // The whole steps below it: a bucket's upper bound belongs to the bucket.
+    let below = usize::try_from(steps.saturating_sub(1)).unwrap_or(usize::MAX);
+    if below < STEPS {
+        return 0;
+    }
+    let octave = (below / STEPS).ilog2();
+    let index = octave as usize * STEPS + (below >> octave) - STEPS + 1;
+    index.min(BUCKETS - 1)
 }
 
-/// The upper bound of a bucket: 100 us, 150 us, 200 us, 300 us, 400 us, …
+/// Returns the upper bound of a bucket: 128 us, 144 us, 160 us, …, 240 us, 256 us, 288 us, …
 fn bound(index: usize) -> Duration {
-    let octave = FIRST * (1 << (index / 2));
-    if index.is_multiple_of(2) { octave } else { octave * 3 / 2 }
+    let steps = (STEPS + index % STEPS) << (index / STEPS);
+    STEP * u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -228,8 +239,8 @@ mod tests {
         assert_eq!((read.all.count, read.all.errors), (101, 3));
         let of = read.revisions["a"];
         assert_eq!((of.count, of.errors, read.revisions.len()), (100, 2, 1));
-        assert!(of.p50 >= MS(50) && of.p50 <= MS(75), "{:?}", of.p50);
-        assert!(of.p90 >= MS(90) && of.p99 >= MS(99) && of.p99 <= MS(149), "{of:?}");
+        assert!(of.p50 >= MS(50) && of.p50 <= MS(57), "{:?}", of.p50);
+        assert!(of.p90 >= MS(90) && of.p99 >= MS(99) && of.p99 <= MS(112), "{of:?}");
         stats.keep(["b"].into_iter());
         assert_eq!(stats.read(None).revisions.keys().collect::<Vec<_>>(), ["b"]);
         assert_eq!(stats.read(None).all.count, 101);

@@ -44,6 +44,19 @@ fn demand(revision: &str, requests: u32) -> Demand {
 }
 
 #[tokio::test]
+async fn a_request_whose_caller_leaves_is_counted() {
+    let stage = Arc::new(Stage::start(settings()).await);
+    stage.replica(ONE).await;
+    stage.deploy(&serving(vec![to("r1", 100, &[ONE])]));
+    let hanging = hang(&stage);
+    until(&stage, ONE, 1).await;
+    hanging.abort();
+    until(&stage, ONE, 0).await;
+    let stats = stage.gateway.requests_of(&ResourceId::known("res_bot"), None).unwrap();
+    assert_eq!((stats.all.count, stats.all.errors, stats.revisions["r1"].count), (1, 0, 1));
+}
+
+#[tokio::test]
 async fn a_canary_gets_its_share_of_the_requests() {
     let stage = Stage::start(settings()).await;
     stage.replica(ONE).await;
