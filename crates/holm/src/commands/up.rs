@@ -35,7 +35,6 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     ];
     let given: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     let config = args.place.load(&given)?;
-    served(&config.server.roles)?;
     let greeting = if args.json { Greeting::Json } else { Greeting::Text };
     Box::pin(server::run(config, greeting)).await
 }
@@ -45,16 +44,4 @@ fn written(roles: &[Role]) -> String {
     let names =
         roles.iter().filter_map(|role| Some(format!("{:?}", role.to_possible_value()?.get_name())));
     format!("[{}]", names.collect::<Vec<_>>().join(", "))
-}
-
-/// Refuses roles that are not supported: not to start is better than only seeming to serve.
-fn served(roles: &[Role]) -> Result<(), Error> {
-    if roles.contains(&Role::Api) {
-        return Ok(());
-    }
-    Err(Error::NotServed(
-        "a server without the role `api` comes with a later release; this one serves `api`, alone or with `gateway` \
-         and `node`"
-            .into(),
-    ))
 }

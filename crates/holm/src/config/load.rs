@@ -33,6 +33,7 @@ pub(crate) fn load(
     let mut config = layers.read()?;
     let named = |wrong: Wrong| layers.wrong_beside(wrong);
     check::check(&config).map_err(named)?;
+    config.server.normalise();
     warnings.extend(check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()));
     config.warnings = warnings;
     Ok(config)

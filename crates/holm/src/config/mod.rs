@@ -3,6 +3,7 @@
 //! The defaults are `holm.example.toml` itself, so that what is documented is what is used. A
 //! user's file and the environment are laid over it key by key; see [`layers`].
 
+mod addresses;
 mod builder;
 mod builds;
 mod check;

@@ -1,3 +1,4 @@
+mod addresses;
 mod node;
 mod usual;
 

@@ -1,11 +1,7 @@
-//! Addresses the server listens on, and URLs at which callers reach it. Its own pages and the
-//! management API are kept apart from what workspaces serve.
-//!
-//! If the server has a domain name, workloads answer at hosts below it, each an origin of its own.
-//! Otherwise their content gets a separate port.
+//! Addresses the server listens on, and URLs at which callers reach it.
 
 use super::serve::Listener;
-use crate::config::{Config, Role};
+use crate::config::Config;
 use crate::error::Error;
 use files::Readers;
 use std::fs;
@@ -34,26 +30,17 @@ pub(super) struct Addresses {
 
 impl Addresses {
     pub(super) async fn open(config: &Config, listener: &Listener) -> Result<Self, Error> {
-        let own = listener.address()?;
-        let public = public_url(config, listener.scheme(), own);
-        let told = config.server.content_url.as_deref().map(|url| url.trim_end_matches('/'));
-        let is_named = hosts::has_hosts(told.unwrap_or(&public));
-        let content = match content_address(config)? {
+        let (own, server) = (listener.address()?, &config.server);
+        let content = match server.content_address() {
             Some(address) => Some(listener.for_content(address).await?),
             None => None,
         };
-        let url = match told {
-            Some(told) => told.to_owned(),
-            None if is_named => public.clone(),
-            None => {
-                let listen =
-                    content.as_ref().map_or_else(|| content_listen(config), Listener::address)?;
-                // A server that does not lead to workloads opened no port for content; the port
-                // only has to differ from its own.
-                let port = if listen.port() == 0 { own.port() ^ 1 } else { listen.port() };
-                hosts::with_port(listener.scheme(), &public, port)
-            }
-        };
+        let listen = content.as_ref().map(Listener::address).transpose()?;
+        let port = listen.or_else(|| server.content_listen()).map_or(0, |listen| listen.port());
+        // A server that does not lead to workloads opened no port for content; the port only has
+        // to differ from its own.
+        let port = if port == 0 { own.port() ^ 1 } else { port };
+        let (public, url) = (server.public_origin(own), server.content_origin(own, port));
         if url == public && !hosts::has_hosts(&url) {
             let message = format!(
                 "content cannot share {url} with the server's own pages: see server.content_url"
@@ -82,7 +69,7 @@ pub(crate) fn of_running(config: &Config) -> Vec<String> {
     let Some(address) = told.ok().and_then(|text| text.trim().parse::<SocketAddr>().ok()) else {
         return Vec::new();
     };
-    let scheme = if config.server.tls_certificate.is_some() { "https" } else { "http" };
+    let scheme = config.server.scheme();
     let ip = address.ip();
     let mut urls = Vec::new();
     if !ip.is_unspecified() {
@@ -97,39 +84,6 @@ pub(crate) fn of_running(config: &Config) -> Vec<String> {
     let public = Some(config.server.public_url.clone()).filter(|url| !url.is_empty());
     urls.extend(public);
     urls
-}
-
-/// Returns the configured public URL, else one that works on this machine.
-fn public_url(config: &Config, scheme: &str, address: SocketAddr) -> String {
-    match config.server.public_url.as_str() {
-        "" if address.ip().is_unspecified() => format!("{scheme}://localhost:{}", address.port()),
-        "" => format!("{scheme}://{address}"),
-        told => told.trim_end_matches('/').to_owned(),
-    }
-}
-
-/// Returns the address that the server listens on for content, if hosts alone cannot separate that
-/// from its own pages. It is known by an IP address unless a setting names it.
-pub(crate) fn content_address(config: &Config) -> Result<Option<SocketAddr>, Error> {
-    let url = config.server.content_url.as_ref().unwrap_or(&config.server.public_url);
-    let is_named = !url.is_empty() && hosts::has_hosts(url);
-    let needs_port = !is_named || config.server.content_listen.is_some();
-    let leads_there = config.server.roles.contains(&Role::Gateway);
-    (leads_there && needs_port).then(|| content_listen(config)).transpose()
-}
-
-/// Returns the configured content address, else the next port after the server's own.
-fn content_listen(config: &Config) -> Result<SocketAddr, Error> {
-    if let Some(told) = config.server.content_listen {
-        return Ok(told);
-    }
-    let own = config.server.listen;
-    let next = if own.port() == 0 { Some(0) } else { own.port().checked_add(1) };
-    let none = || Error::Start {
-        act: "listen for content".into(),
-        message: format!("there is no port after that of {own}: set server.content_listen"),
-    };
-    Ok(SocketAddr::new(own.ip(), next.ok_or_else(none)?))
 }
 
 fn write(config: &Config, name: &str, address: SocketAddr) -> Result<(), Error> {

@@ -92,10 +92,6 @@ impl Listener {
         self.tcp.local_addr().map_err(Error::io("read the address of the listener"))
     }
 
-    pub(crate) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
-    }
-
     /// Serves until draining begins, then lets requests in flight finish within the time limit.
     pub(crate) async fn serve(self, front: Front, ending: Ending) {
         let Ending { draining, hurried } = ending;

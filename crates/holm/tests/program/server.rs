@@ -204,7 +204,7 @@ fn a_role_that_is_not_there_is_not_pretended() {
         let flags = roles.iter().flat_map(|role| ["--role", role]);
         text(&holm(folder.path()).arg("up").args(flags).output().unwrap(), exit)
     };
-    assert!(up(&["gateway", "node"], 9).contains("later release"));
+    assert!(up(&["gateway", "node"], 3).contains("later release"));
     let alone = [(["api", "gateway"], "without node"), (["api", "node"], "without gateway")];
     for (roles, why) in alone {
         let told = up(&roles, 3);

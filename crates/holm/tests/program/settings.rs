@@ -88,6 +88,18 @@ fn bodies_are_as_large_as_the_settings_say() {
 }
 
 #[test]
+fn sign_in_over_tls_has_cookies_of_its_own_however_the_address_is_written() {
+    let caller = start("[server]\npublic_url = \"HTTPS://Holm.Test\"");
+    let page = caller.stranger("GET", "/oauth/sign-in").send().unwrap();
+    let cookies = page.headers().get_all("set-cookie").iter();
+    let cookies: Vec<_> = cookies.map(|cookie| cookie.to_str().unwrap().to_owned()).collect();
+    assert!(!cookies.is_empty());
+    for cookie in cookies {
+        assert!(cookie.starts_with("__Host-") && cookie.contains("; Secure"), "{cookie}");
+    }
+}
+
+#[test]
 fn a_request_takes_no_longer_than_the_settings_say() {
     let caller = start("[server]\nrequest_timeout = \"500ms\"");
     let mut stream = caller.begin("POST /v0/policies", "");

@@ -2,7 +2,6 @@
 
 use super::finding::{Finding, Health};
 use crate::config::Config;
-use crate::server::addresses::content_address;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -242,14 +241,11 @@ async fn ports(config: &Config) -> Vec<Finding> {
     const CHECK: &str = "port";
     const CONTENT: &str = "content port";
     let own = config.server.listen;
-    let scheme = if config.server.tls_certificate.is_some() { "https" } else { "http" };
+    let scheme = config.server.scheme();
     let holm_runs =
         TcpListener::bind(own).is_err() && holm_answers(&format!("{scheme}://{own}/health")).await;
-    let content = match content_address(config) {
-        Ok(None) => None,
-        Ok(Some(address)) => Some(port(CONTENT, "server.content_listen", address, holm_runs)),
-        Err(error) => Some(Finding::fail(CONTENT, error.to_string(), "set server.content_listen")),
-    };
+    let content = config.server.content_address();
+    let content = content.map(|address| port(CONTENT, "server.content_listen", address, holm_runs));
     let own = port(CHECK, "server.listen or --listen", own, holm_runs);
     std::iter::once(own).chain(content).collect()
 }

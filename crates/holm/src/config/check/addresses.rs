@@ -21,12 +21,16 @@ pub(super) fn web_address(key: &'static str, text: &str) -> Result<(), Wrong> {
 /// Checks the address of a server as it begins other addresses, and as browsers know its origin.
 pub(super) fn origin(key: &'static str, text: &str) -> Result<(), Wrong> {
     web_address(key, text)?;
-    let is_origin = reqwest::Url::parse(text).is_ok_and(|url| {
-        url.path() == "/" && url.username().is_empty() && url.password().is_none()
-    });
-    match is_origin {
+    let Ok(url) = reqwest::Url::parse(text) else { return Ok(()) };
+    if url.path() != "/" || !url.username().is_empty() || url.password().is_some() {
+        return wrong(key, "must have no path, user or password: https://holm.example.org");
+    }
+    match url.host_str().is_some_and(is_host) {
         true => Ok(()),
-        false => wrong(key, "must have no path, user or password: https://holm.example.org"),
+        false => wrong(
+            key,
+            format!("is `{text}`: name one host, without `*`, such as https://holm.example.org"),
+        ),
     }
 }
 

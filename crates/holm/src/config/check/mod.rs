@@ -7,7 +7,7 @@ mod spans;
 mod work;
 
 use super::error::{Wrong, wrong, wrong_beside};
-use super::{Config, Role};
+use super::{Config, Role, Server};
 use addresses::{is_host, origin, web_address};
 
 /// Returns values that are valid but most likely a mistake.
@@ -61,15 +61,10 @@ fn server(config: &Config) -> Result<(), Wrong> {
         origin("server.public_url", &server.public_url)?;
     }
     if let Some(url) = &server.content_url {
-        content_url(url, &server.public_url)?;
+        origin("server.content_url", url)?;
     }
-    if server.roles.is_empty() {
-        return wrong("server.roles", "is empty: name at least one of api, gateway, node");
-    }
-    let twice = |role: &Role| server.roles.iter().filter(|other| *other == role).count() > 1;
-    if server.roles.iter().any(twice) {
-        return wrong("server.roles", "names a role twice");
-    }
+    roles(&server.roles)?;
+    content(server)?;
     if server.tls_certificate.is_some() != server.tls_key.is_some() {
         let key =
             if server.tls_key.is_none() { "server.tls_key" } else { "server.tls_certificate" };
@@ -85,22 +80,51 @@ fn server(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Checks the address of workloads' content. An IP address or `localhost` has no hosts below it, so
-/// its whole origin must differ from that of the server's own pages.
-fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
-    const KEY: &str = "server.content_url";
-    origin(KEY, url)?;
-    let parse = |text: &str| reqwest::Url::parse(text).ok();
-    let Some(content) = parse(url) else { return Ok(()) };
-    let same = parse(public_url).is_some_and(|own| own.origin() == content.origin());
-    if same && !types::hosts::has_hosts(url) {
-        return wrong_beside(
-            KEY,
-            "server.public_url",
-            "is the origin of server.public_url: give another port, or a name that hosts can be below",
-        );
+fn roles(roles: &[Role]) -> Result<(), Wrong> {
+    const KEY: &str = "server.roles";
+    if roles.is_empty() {
+        return wrong(KEY, "is empty: name at least one of api, gateway, node");
     }
-    Ok(())
+    let twice = |role: &Role| roles.iter().filter(|other| *other == role).count() > 1;
+    match roles.iter().any(twice) {
+        true => wrong(KEY, "names a role twice"),
+        false => Ok(()),
+    }
+}
+
+/// Checks where workloads' content is. An IP address or `localhost` has no hosts below it, so its
+/// whole origin must differ from that of the server's own pages.
+fn content(server: &Server) -> Result<(), Wrong> {
+    const LISTEN: &str = "server.listen";
+    const CONTENT_LISTEN: &str = "server.content_listen";
+    let mut server = server.clone();
+    server.normalise();
+    let (own, at) = (server.listen, server.content_listen());
+    if server.needs_content_port() && at.is_none() {
+        let message = "is missing, and there is no port after that of server.listen";
+        return wrong_beside(CONTENT_LISTEN, LISTEN, message);
+    }
+    if server.needs_content_port() && own.port() != 0 && at == Some(own) {
+        let message = "is server.listen: content needs an address of its own";
+        return wrong_beside(CONTENT_LISTEN, LISTEN, message);
+    }
+    // Ports that the machine chooses are known once the server listens.
+    let port = at.map_or(0, |at| at.port());
+    let is_known = (own.port() != 0 || !server.public_url.is_empty())
+        && (port != 0 || server.content_url.is_some());
+    let url = server.content_origin(own, port);
+    if !is_known || types::hosts::has_hosts(&url) || url != server.public_origin(own) {
+        return Ok(());
+    }
+    let beside = if server.public_url.is_empty() { LISTEN } else { "server.public_url" };
+    let key = server.content_url.as_ref().map_or(CONTENT_LISTEN, |_| "server.content_url");
+    wrong_beside(
+        key,
+        beside,
+        format!(
+            "puts content at {url}, where the server's own pages are: give another port, or a name that hosts can be below"
+        ),
+    )
 }
 
 /// Checks the data folder. No text would be the current folder, so that a server started elsewhere

@@ -20,6 +20,11 @@ pub(super) fn node(config: &Config) -> Result<(), Wrong> {
             "server.roles",
             "has gateway without node: it leads only to what runs in the same process, so name both",
         ),
+        // Not to start is better than only seeming to serve.
+        _ if !roles.contains(&Role::Api) => wrong(
+            "server.roles",
+            "has no api: a server without it comes with a later release; name api, alone or with gateway and node",
+        ),
         _ => Ok(()),
     }
 }
