@@ -56,7 +56,7 @@ pub(crate) fn open(
     let inside = Arc::new(Places::parse(&settings.inside)?);
     let own_hosts = Places::parse(&settings.own_hosts)?;
     let resolver = Arc::new(Resolver::new(&settings, world.clone()));
-    let upstream_tls = UpstreamTls::of_machine(settings.extra_roots.as_deref())?;
+    let upstream_tls = UpstreamTls::of_machine(&settings.extra_roots)?;
     let tls = &upstream_tls.one;
     let dialer = Dialer::new(&settings, tls, Arc::clone(&resolver), Arc::clone(&inside))?;
     let dialer = Arc::new(dialer);

@@ -1,5 +1,6 @@
 //! The operator's settings of the way out.
 
+use rustls::RootCertStore;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub struct Settings {
     pub mark: Option<u32>,
     /// A proxy of the organisation that everything goes through.
     pub upstream_proxy: Option<Upstream>,
-    /// A PEM file of certificates to trust in addition to the system's.
-    pub extra_roots: Option<PathBuf>,
+    /// Authorities to trust in addition to the system's.
+    pub extra_roots: RootCertStore,
     pub limits: Limits,
 }
 

@@ -1,10 +1,8 @@
 //! TLS to hosts: which authorities vouch for them, and which versions of HTTP are offered.
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::{CertificateResult, load_native_certs};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::parts::hosts::Host;
 
@@ -17,8 +15,6 @@ pub(crate) struct UpstreamTls {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
-    #[error("{path} has no certificates of authorities")]
-    File { path: PathBuf, source: rustls::pki_types::pem::Error },
     #[error("the certificates of this machine's authorities cannot be read")]
     Machine(#[source] rustls_native_certs::Error),
     #[error("failed to make TLS ready")]
@@ -26,15 +22,10 @@ pub enum RootsError {
 }
 
 impl UpstreamTls {
-    /// Trusts the authorities that this machine trusts, and those in a file.
-    pub(crate) fn of_machine(extra: Option<&Path>) -> Result<Self, RootsError> {
+    /// Trusts the authorities that this machine trusts, and these.
+    pub(crate) fn of_machine(extra: &RootCertStore) -> Result<Self, RootsError> {
         let mut roots = of_authorities(load_native_certs())?;
-        if let Some(path) = extra {
-            let failed = |source| RootsError::File { path: path.to_owned(), source };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(failed)? {
-                roots.add(certificate.map_err(failed)?)?;
-            }
-        }
+        roots.extend(extra.roots.iter().cloned());
         Self::new(roots)
     }
 
@@ -77,6 +68,7 @@ fn of_authorities(found: CertificateResult) -> Result<RootCertStore, RootsError>
 mod tests {
     use super::*;
     use rustls_native_certs::load_certs_from_paths;
+    use std::path::Path;
 
     #[test]
     fn a_bundle_that_cannot_be_read_is_not_taken_for_an_empty_one() {

@@ -14,6 +14,9 @@ use crate::fixture;
 use crate::settings::{Limits, Ports, Settings};
 use crate::{Egress, Upstream};
 use parking_lot::Mutex;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use servers::NameServer;
 use std::collections::HashMap;
 use std::io;
@@ -92,8 +95,10 @@ impl Net {
     ) -> Self {
         let names = NameServer::start().await;
         let folder = tempfile::tempdir().unwrap();
-        if let Some(roots) = roots {
-            std::fs::write(folder.path().join("roots.pem"), roots).unwrap();
+        let mut extra_roots = RootCertStore::empty();
+        for root in roots.into_iter().flat_map(|pem| CertificateDer::pem_slice_iter(pem.as_bytes()))
+        {
+            extra_roots.add(root.unwrap()).unwrap();
         }
         let settings = Settings {
             address: Ipv4Addr::LOCALHOST,
@@ -104,7 +109,7 @@ impl Net {
             own_hosts: vec!["holm.example".to_owned()],
             mark: None,
             upstream_proxy,
-            extra_roots: roots.map(|_| folder.path().join("roots.pem")),
+            extra_roots,
             limits,
         };
         let originals = Originals::default();

@@ -1,6 +1,7 @@
 //! The settings of requests to models, with all their limits.
 
 use admission::Limits;
+use rustls::RootCertStore;
 use std::time::Duration;
 use types::kinds::model::ModelRouting;
 use types::parts::hosts::{BadPlace, Places};
@@ -9,8 +10,8 @@ use types::parts::hosts::{BadPlace, Places};
 pub struct ModelSettings {
     /// What may be reached although it is not on the internet.
     pub inside: Places,
-    /// Certificates of authorities that are trusted besides those of the machine, as PEM.
-    pub authorities: Option<Vec<u8>>,
+    /// Authorities that are trusted besides those of the machine.
+    pub authorities: RootCertStore,
 
     /// Largest body of a request, in bytes.
     pub body_max: usize,
@@ -119,7 +120,7 @@ impl Default for ModelSettings {
     fn default() -> Self {
         Self {
             inside: Places::default(),
-            authorities: None,
+            authorities: RootCertStore::empty(),
             body_max: 32 << 20,
             bodies: Limits { total: 1 << 30, share: 256 << 20 },
             body_time: Duration::from_secs(60),

@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
+use rustls::RootCertStore;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::convert::Infallible;
 use std::io;
@@ -26,8 +27,8 @@ type Answers = dyn Fn(usize, &Parts, &Bytes) -> Answer + Send + Sync;
 
 pub struct Standin {
     pub url: String,
-    /// The certificate of the authority behind its own certificate.
-    pub authority: Option<Vec<u8>>,
+    /// The authority behind its own certificate.
+    pub authority: RootCertStore,
     pub asked: Arc<Mutex<Vec<(Parts, Bytes)>>>,
     pub connections: Arc<AtomicUsize>,
     _serving: AbortOnDropHandle<()>,
@@ -64,7 +65,7 @@ impl Standin {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let mut standin = Self::serve(Arc::new(answer), Some(acceptor)).await;
-        standin.authority = Some(made.cert.pem().into_bytes());
+        standin.authority.add(made.cert.der().clone()).unwrap();
         standin
     }
 
@@ -112,7 +113,7 @@ impl Standin {
             }
         });
         let serving = AbortOnDropHandle::new(serving);
-        Self { url, authority: None, asked, connections, _serving: serving }
+        Self { url, authority: RootCertStore::empty(), asked, connections, _serving: serving }
     }
 
     pub fn count(&self) -> usize {

@@ -101,8 +101,8 @@ impl WayOut {
         EgressPool::read(self.addresses.iter().map(String::as_str))
     }
 
-    /// Makes the settings of the egress proxy and reads the upstream proxy's password from its
-    /// file. `usual` are the name servers of workloads, used unless the settings name others.
+    /// Makes the settings of the egress proxy, without the authorities that are in a file, and reads
+    /// the upstream proxy's password from its file. `usual` are the name servers of workloads, used unless the settings name others.
     pub(crate) fn settings(
         &self,
         data: &Path,
@@ -128,7 +128,7 @@ impl WayOut {
             own_hosts,
             mark: Some(node::EGRESS_MARK),
             upstream_proxy: self.upstream()?,
-            extra_roots: self.authorities.clone(),
+            extra_roots: rustls::RootCertStore::empty(),
             limits: egress::Limits {
                 connections: share(self.connections_max, self.connections_workspace_max),
                 questions: share(self.questions_max, self.questions_workspace_max),

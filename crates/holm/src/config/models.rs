@@ -6,6 +6,7 @@ use crate::duration::Span;
 use gateway::ModelSettings;
 use serde::Deserialize;
 use std::path::PathBuf;
+use types::parts::hosts::Places;
 
 /// Smallest journal; a few calls with long names must fit.
 const JOURNAL_BYTES_LEAST: u64 = 1 << 20;
@@ -76,7 +77,7 @@ pub(crate) struct Models {
 impl Models {
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let wrong = |key, message: String| Err(Wrong::new(key, message));
-        if let Err(bad) = ModelSettings::default().with_inside(&self.inside) {
+        if let Err(bad) = Places::parse(&self.inside) {
             return wrong("models.inside", format!("has an entry that cannot be: {bad}"));
         }
         if self.retry_percent > 100 {
@@ -178,15 +179,15 @@ impl Models {
         }
     }
 
-    /// Makes the settings of the models' gateway and reads the file of authorities. The check has
-    /// already made sure that the entries of `inside` can be parsed.
-    pub(crate) fn settings(&self) -> std::io::Result<ModelSettings> {
+    /// Makes the settings of the models' gateway, without the authorities that are in a file.
+    pub(crate) fn settings(&self) -> ModelSettings {
         let share = |total: usize, share: usize| admission::Limits {
             total: total as u64,
             share: share as u64,
         };
-        let settings = ModelSettings {
-            authorities: self.authorities.as_ref().map(std::fs::read).transpose()?,
+        ModelSettings {
+            // The check has already made sure that all entries can be parsed.
+            inside: Places::parse(&self.inside).unwrap_or_default(),
             body_max: self.body_bytes_max,
             bodies: share(self.bodies_bytes_max, self.bodies_workspace_bytes_max),
             body_time: self.body_timeout.0,
@@ -219,7 +220,6 @@ impl Models {
             output_max: self.output_tokens_max,
             unpriced: self.unpriced,
             ..ModelSettings::default()
-        };
-        settings.with_inside(&self.inside).map_err(std::io::Error::other)
+        }
     }
 }

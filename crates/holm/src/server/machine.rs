@@ -1,12 +1,12 @@
 //! The parts that run sandboxes and lead requests to them, if this process has those roles.
 
 use super::addresses::Urls;
-use super::assembly;
 use super::doors;
 use super::edge::{Hosts, Local};
 use super::guard::DataPlaneGuard;
 use super::machine_name::{self, NODE_FOLDER};
 use super::no_machine::NoMachine;
+use super::{assembly, authorities};
 use crate::config::{self, Config, Role};
 use crate::error::Error;
 use auth::Auth;
@@ -151,8 +151,11 @@ async fn open_egress(
     };
     let usual: Vec<SocketAddr> =
         usual.into_iter().map(|server| SocketAddr::new(server, NAMESERVER_PORT)).collect();
+    let file = config.egress.authorities.as_deref();
+    let extra_roots = authorities::read("egress.authorities", file)?;
     let settings = config.egress.settings(&config.data.folder, address, &usual, hosts_of(urls));
     let settings = settings.map_err(Error::io("read egress.proxy_password_file".to_owned()))?;
+    let settings = egress::Settings { extra_roots, ..settings };
     let egress = match Egress::open(settings, world.clone()) {
         Ok(egress) => egress,
         // Another server, whose instances have the same addresses as ours, listens there. Workloads
@@ -169,10 +172,9 @@ async fn open_egress(
         }
         Err(error) => return Err(cannot("lead workloads out ([egress])", &error)),
     };
-    let authorities = config.egress.authorities.as_ref().map(std::fs::read_to_string).transpose();
+    let authorities = file.map(std::fs::read_to_string).transpose();
     let authorities = authorities.map_err(Error::io("read egress.authorities".to_owned()))?;
-    let own_hosts = hosts_of(urls);
-    let authorities = authorities.unwrap_or_default();
+    let (own_hosts, authorities) = (hosts_of(urls), authorities.unwrap_or_default());
     host.use_egress(egress, Surroundings { own_hosts, authorities }).await;
     Ok(())
 }
@@ -278,7 +280,7 @@ fn host_settings(
     let name = machine_name::read(&config.data.folder, world)?;
     let file = guest(config)?;
     let guest = std::fs::read(&file)
-        .and_then(|bytes| node::Program::new(&bytes))
+        .and_then(|bytes| program(&bytes))
         .map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
     let node = node_settings(config, &name, guest, doors)?;
     Ok(host::Settings {
@@ -295,6 +297,15 @@ fn host_settings(
         start_millicores: config.deployments.start_millicores,
         takes_max: config.snapshots.takes_max as usize,
     })
+}
+
+/// Copies the guest's program. What is none would only be noticed by the first sandbox.
+fn program(bytes: &[u8]) -> std::io::Result<node::Program> {
+    const ELF: &[u8] = b"\x7fELF";
+    match bytes.starts_with(ELF) {
+        true => node::Program::new(bytes),
+        false => Err(std::io::Error::other("it is no program for Linux (ELF)")),
+    }
 }
 
 /// The images that workspaces pull may take a quarter of the disk space that is free at the start,
@@ -367,12 +378,24 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
 }
 
 fn gateway_settings(config: &Config, urls: &Urls) -> Result<gateway::Settings, Error> {
-    let models = config.models.settings();
-    let models = models.map_err(Error::io("read models.authorities".to_owned()))?;
+    let file = config.models.authorities.as_deref();
+    let authorities = authorities::read("models.authorities", file)?;
+    let models = gateway::ModelSettings { authorities, ..config.models.settings() };
     Ok(gateway::Settings {
         domains: own_names(config, urls),
         content_url: urls.content.clone(),
         docs_url: format!("{}{}", urls.public, api::EDGE_ERRORS),
         ..config.gateway.settings(models)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_is_no_program_is_refused() {
+        assert!(program(b"root:x:0:0").is_err() && program(b"").is_err());
+        program(&std::fs::read("/proc/self/exe").unwrap()).unwrap();
+    }
 }

@@ -8,6 +8,7 @@
 mod acme;
 pub(crate) mod addresses;
 pub(crate) mod assembly;
+mod authorities;
 mod busy_poll;
 mod callbacks;
 mod connections;

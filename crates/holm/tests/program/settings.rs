@@ -1,7 +1,7 @@
 //! Settings, given in a file, of a server that runs no workloads: the effect of each can be seen
 //! from outside. Settings of machines and of workloads are tested elsewhere.
 
-use crate::common::{Server, write};
+use crate::common::{Server, holm, text, write};
 use reqwest::blocking::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -85,6 +85,15 @@ fn bodies_are_as_large_as_the_settings_say() {
     assert_eq!(caller.status("POST", "/v0/policies", &policy("small")).0, 200);
     let (status, said) = caller.status("POST", "/v0/policies", &policy(&"x".repeat(1000)));
     assert!(status == 413 && said.contains("1000"), "{status} {said}");
+}
+
+#[test]
+fn a_file_of_authorities_that_has_none_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut up = holm(folder.path());
+    up.args(["up", "--data", "data", "--listen", "127.0.0.1:0"]);
+    let told = text(&up.env("HOLM_MODELS__AUTHORITIES", "/dev/null").output().unwrap(), 1);
+    assert!(told.contains("(models.authorities)") && told.contains("no certificate"), "{told}");
 }
 
 #[test]

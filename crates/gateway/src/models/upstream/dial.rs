@@ -4,8 +4,7 @@
 use super::errors::Unreachable;
 use crate::models::settings::ModelSettings;
 use admission::{Turn, Turns, is_own_address};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::{CertificateResult, load_native_certs};
 use std::io;
@@ -32,7 +31,7 @@ pub(crate) struct ProviderAddress {
 
 pub(super) struct Dialer {
     inside: Places,
-    authorities: Option<Vec<u8>>,
+    authorities: RootCertStore,
     tls: OnceLock<TlsConnector>,
     /// Turns for lookups of names, whose name servers users choose.
     lookups: Turns,
@@ -87,7 +86,7 @@ impl Dialer {
         if let Some(tls) = self.tls.get() {
             return Ok(tls);
         }
-        let made = connector(self.authorities.as_deref(), load_native_certs())?;
+        let made = connector(&self.authorities, load_native_certs())?;
         Ok(self.tls.get_or_init(|| made))
     }
 
@@ -156,18 +155,14 @@ fn failed(provider: &ProviderAddress, error: io::Error) -> Unreachable {
 
 /// Trusts the authorities of this machine, and those of the settings.
 fn connector(
-    authorities: Option<&[u8]>,
+    authorities: &RootCertStore,
     of_machine: CertificateResult,
 ) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
+    let mut roots = authorities.clone();
     for error in &of_machine.errors {
         tracing::warn!(%error, "some certificates of this machine cannot be read");
     }
     roots.add_parsable_certificates(of_machine.certs);
-    for certificate in authorities.into_iter().flat_map(CertificateDer::pem_slice_iter) {
-        let certificate = certificate.map_err(|error| format!("`models.authorities`: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("`models.authorities`: {error}"))?;
-    }
     if roots.is_empty() {
         return Err("this server can read no certificates of authorities".to_owned());
     }
@@ -190,10 +185,11 @@ mod tests {
     #[test]
     fn certificates_that_cannot_be_read_are_not_taken_for_none() {
         let unreadable = || load_certs_from_paths(Some(Path::new("/nowhere/bundle.pem")), None);
-        let why = connector(None, unreadable()).err().unwrap();
+        let why = connector(&RootCertStore::empty(), unreadable()).err().unwrap();
         assert!(why.contains("no certificates"), "{why}");
         let own = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
-        let own = own.cert.pem();
-        assert!(connector(Some(own.as_bytes()), unreadable()).is_ok(), "these are enough");
+        let mut told = RootCertStore::empty();
+        told.add(own.cert.der().clone()).unwrap();
+        assert!(connector(&told, unreadable()).is_ok(), "these are enough");
     }
 }

@@ -20,7 +20,7 @@ fn the_usual_settings_of_all_parts_are_the_defaults() {
     same(&config.server.bodies(), &control::BodyLimits::default());
     same(&config.auth.limits(), &auth::Limits::default());
     same(&config.first_start.wishes(), &auth::setup::Wishes::default());
-    let models = config.models.settings().unwrap();
+    let models = config.models.settings();
     same(&config.gateway.settings(models), &gateway::Settings::default());
     same(&config.models.asking(), &control::Models::default());
     same(&config.egress.own_addresses().unwrap(), &control::Egress::default());

@@ -18,6 +18,7 @@ mod turns;
 
 use crate::config;
 use crate::error::Error;
+use crate::server::authorities;
 use crate::server::edge::{Hosted, Hosts};
 use crate::server::tls::{Certificates, Pair};
 use order::{Authority, OrderError};
@@ -79,6 +80,8 @@ impl Acme {
         world: &World,
     ) -> Result<Option<Self>, Error> {
         let Some(directory) = settings.directory.clone() else { return Ok(None) };
+        // It is used for the first time when a certificate is ordered, which may be in months.
+        authorities::read("domains.acme.root", settings.root.as_deref())?;
         let shelf = Shelf::open(&data.join("certificates"))
             .map_err(Error::io("make the folder of certificates"))?;
         let shelf = Arc::new(shelf);

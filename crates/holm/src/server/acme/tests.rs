@@ -45,6 +45,12 @@ fn a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() {
 
 /// Opens the keeper of certificates for an authority that nobody reaches.
 fn acme(folder: &Path, hour_max: u32) -> Acme {
+    let hour_max = hour_max.to_string();
+    opened(folder, "domains.acme.orders_workspace_hour_max", hour_max).unwrap()
+}
+
+/// The same with another setting.
+fn opened(folder: &Path, setting: &'static str, value: String) -> Result<Acme, Error> {
     // Fails only if it is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let key = KeyPair::generate().unwrap();
@@ -57,12 +63,23 @@ fn acme(folder: &Path, hour_max: u32) -> Acme {
         ("server.tls_key", file("own.key")),
         ("domains.acme.directory", "https://127.0.0.1:1/directory".to_owned()),
         ("domains.acme.agree", "true".to_owned()),
-        ("domains.acme.orders_workspace_hour_max", hour_max.to_string()),
+        (setting, value),
     ];
     let config = config::load(None, std::iter::empty(), &flags).unwrap();
     let certificates = Certificates::open(&config.server).unwrap().unwrap();
     let world = World::new(|| Timestamp::from_ms(0), |_| {});
-    Acme::open(&config.domains.acme, folder, &certificates, &world).unwrap().unwrap()
+    Acme::open(&config.domains.acme, folder, &certificates, &world).map(Option::unwrap)
+}
+
+#[tokio::test]
+async fn an_authority_whose_own_certificate_cannot_be_read_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["/nope", "/dev/null"] {
+        let refused = opened(folder.path(), "domains.acme.root", file.to_owned()).err().unwrap();
+        assert!(refused.to_string().contains("(domains.acme.root)"), "{refused}");
+    }
+    let own = folder.path().join("own.crt").display().to_string();
+    assert!(opened(folder.path(), "domains.acme.root", own).is_ok());
 }
 
 fn hosts(of: &[(&str, usize)]) -> BTreeMap<String, WorkspaceId> {
