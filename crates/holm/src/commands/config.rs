@@ -41,10 +41,8 @@ impl Place {
     pub(crate) fn load(&self, flags: &[(&str, String)]) -> Result<Config, Error> {
         let folder = self.data.iter().map(|folder| ("data.folder", folder.clone()));
         let flags: Vec<_> = flags.iter().cloned().chain(folder).collect();
-        // Variables that are not UTF-8 cannot be Holm's settings.
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
+        let environment =
+            std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value));
         Ok(config::load(self.file().as_deref(), environment, &flags)?)
     }
 

@@ -5,6 +5,7 @@
 use super::Config;
 use super::error::{Error, Wrong};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
@@ -46,12 +47,17 @@ impl Layers {
     }
 
     /// Reads `HOLM_SECTION__KEY`; variables of any other form are ignored.
-    pub(crate) fn lay_variable(&mut self, name: &str, text: &str) -> Result<(), Error> {
+    pub(crate) fn lay_variable(&mut self, name: &str, text: &OsStr) -> Result<(), Error> {
         let Some(path) = name.strip_prefix(VARIABLE).filter(|path| path.contains("__")) else {
             return Ok(());
         };
         let key = path.to_ascii_lowercase().replace("__", ".");
-        self.lay_text(&key, text, format!("environment variable {name}"))
+        let place = format!("environment variable {name}");
+        let Some(text) = text.to_str() else {
+            let message = "is no text: its bytes are not UTF-8".to_owned();
+            return Err(Error::WrongValue { place, key, message });
+        };
+        self.lay_text(&key, text, place)
     }
 
     /// Returns a warning if a variable would be a setting with another underscore.

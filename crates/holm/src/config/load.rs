@@ -3,6 +3,8 @@
 use super::error::{Error, Wrong};
 use super::layers::Layers;
 use super::{Config, check};
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Default locations of the settings file, searched in this order when no path is given.
@@ -12,11 +14,11 @@ const PLACES: [&str; 2] = ["holm.toml", "/etc/holm/holm.toml"];
 /// exists), then the environment, then `flags`.
 pub(crate) fn load(
     path: Option<&Path>,
-    environment: impl Iterator<Item = (String, String)>,
+    environment: impl Iterator<Item = (String, OsString)>,
     flags: &[(&str, String)],
 ) -> Result<Config, Error> {
     let mut layers = Layers::defaults()?;
-    let found = PLACES.iter().map(Path::new).find(|place| place.exists());
+    let found = PLACES.iter().map(Path::new).find(|place| is_there(place));
     if let Some(file) = path.or(found) {
         let text = std::fs::read_to_string(file)
             .map_err(|source| Error::Unreadable { path: file.into(), source })?;
@@ -37,4 +39,26 @@ pub(crate) fn load(
     warnings.extend(check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()));
     config.warnings = warnings;
     Ok(config)
+}
+
+/// Returns false only if there is nothing of this name. A file that cannot be read, or a link that
+/// leads nowhere, is not passed over: a server without its settings would begin anew.
+fn is_there(place: &Path) -> bool {
+    !matches!(place.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_settings_file_that_is_a_link_to_nowhere_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("holm.toml");
+        assert!(!is_there(&place));
+        std::os::unix::fs::symlink(folder.path().join("gone"), &place).unwrap();
+        assert!(is_there(&place));
+        let error = load(Some(&place), std::iter::empty(), &[]).unwrap_err();
+        assert!(error.to_string().contains("cannot read the settings file"), "{error}");
+    }
 }

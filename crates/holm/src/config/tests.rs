@@ -1,5 +1,6 @@
 mod addresses;
 mod node;
+mod together;
 mod usual;
 
 use super::*;
@@ -14,7 +15,7 @@ fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Error> {
     std::fs::write(&file, text).unwrap();
     load(
         Some(&file),
-        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())),
         &[],
     )
 }

@@ -278,8 +278,7 @@ mod tests {
     use super::*;
 
     fn config(variables: &[(&str, &str)]) -> Config {
-        let variables =
-            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()));
         crate::config::load(None, variables, &[]).unwrap()
     }
 
