@@ -7,6 +7,7 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use control::BodyLimits;
 use http::Extensions;
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use types::Remote;
 
@@ -54,12 +55,17 @@ impl Bodies {
     }
 }
 
-/// Reads a body. Room is taken as bytes arrive, so that a caller who sends nothing takes none.
+/// Reads a body. Room is taken as bytes arrive, so that a caller who sends nothing takes none. A
+/// body that says that it is too long is refused as such, however much room there is: sending it
+/// again later would not help.
 pub(crate) async fn gather(
     body: Body,
     limit: usize,
     mut room: Room<String>,
 ) -> Result<Gathered, Error> {
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Error::TooLarge { limit });
+    }
     let mut body = Limited::new(body, limit);
     let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
@@ -178,6 +184,15 @@ mod tests {
         drop(few);
         let mut many = gather(text(64 << 10), 4 << 20, bodies.of_caller("a")).await.unwrap();
         assert!(many.as_values().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_long_is_so_even_if_there_is_no_room() {
+        let (bodies, body) = (bodies(), || Body::from(vec![b'x'; 300 << 10]));
+        let long = gather(body(), 280 << 10, bodies.of_caller("a")).await.err().unwrap();
+        assert!(matches!(long, Error::TooLarge { .. }), "{long}");
+        let crowded = gather(body(), 300 << 10, bodies.of_caller("a")).await.err().unwrap();
+        assert!(!matches!(crowded, Error::TooLarge { .. }), "{crowded}");
     }
 
     #[tokio::test]

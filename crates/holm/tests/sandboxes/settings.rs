@@ -56,14 +56,15 @@ fn the_limits_of_one_sandbox_are_what_the_settings_say() {
 
 #[test]
 fn requests_that_are_under_way_are_as_many_as_the_settings_say() {
-    for (setting, status) in [("requests_max = 1", 503), ("requests_workspace_max = 1", 429)] {
+    let of_workspace = "requests_workspace_max = 2\nrequests_public_max = 1";
+    for (setting, status) in [("requests_max = 1", 503), (of_workspace, 429)] {
         let here = start(&format!("[gateway]\nlaunch_grace = \"0s\"\n{setting}"));
         let client = &here.2;
         client.create("box", &json!({}));
         serve(client, "box", 3000, SILENT);
         let mut held = Vec::new();
         eventually("the next is refused", || {
-            // Unless it comes while the last request still has the only place.
+            // Unless it comes while the last request still has a place.
             held.push(hang(client, "box", 3000));
             port(client, "box", 3001).0 == status
         });
@@ -75,17 +76,18 @@ fn requests_that_are_under_way_are_as_many_as_the_settings_say() {
 
 #[test]
 fn answers_that_nobody_reads_are_let_go_when_the_settings_say() {
-    let few = "[gateway]\nlaunch_grace = \"0s\"\nrequests_workspace_max = 1";
+    let few =
+        "[gateway]\nlaunch_grace = \"0s\"\nrequests_workspace_max = 2\nrequests_public_max = 1";
     let here = start(&format!("[server]\nanswer_stall = \"2s\"\n{few}"));
     let client = &here.2;
     client.create("box", &json!({}));
     serve(client, "box", 3000, r#"printf "HTTP/1.1 200 OK\r\n\r\n"; cat /dev/zero"#);
     let mut unread = Vec::new();
-    eventually("the only place is taken", || {
+    eventually("all places are taken", || {
         unread.push(hang(client, "box", 3000));
         port(client, "box", 3001).0 == 429
     });
-    eventually("its place is free", || port(client, "box", 3001).0 != 429);
+    eventually("a place is free", || port(client, "box", 3001).0 != 429);
     drop(unread);
     end(here);
 }

@@ -79,7 +79,8 @@ fn bodies_that_are_under_way_take_as_much_as_the_settings_say() {
     for (setting, status) in
         [("bodies_workspace_bytes_max = 200000", 429), ("bodies_bytes_max = 200000", 503)]
     {
-        let (provider, here) = (Provider::start(), serve(setting));
+        let text = format!("{setting}\nbody_bytes_max = 200000");
+        let (provider, here) = (Provider::start(), serve(&text));
         let client = &here.2;
         model(client, "m", &provider.at("plain"), &json!({}));
         let mut held = Vec::new();

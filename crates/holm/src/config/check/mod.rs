@@ -2,6 +2,7 @@
 
 mod addresses;
 mod counts;
+mod limits;
 mod regions;
 mod spans;
 mod work;
@@ -37,6 +38,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     config.objects.check()?;
     config.egress.check()?;
     config.models.check()?;
+    limits::limits(config)?;
     work::registry(config)?;
     work::runners(config)?;
     regions::regions(config)?;
