@@ -72,9 +72,15 @@ impl Groups {
             swap_mb: capacity.swap_mb,
             processes: capacity.processes,
         };
-        match version {
-            Version::V1 => v1::prepare(name, bodies.extra_device_rules(), &bounds)?,
-            Version::V2 => v2::prepare(name, &bounds)?,
+        let prepared = match version {
+            Version::V1 => v1::prepare(name, bodies.extra_device_rules(), &bounds),
+            Version::V2 => v2::prepare(name, &bounds),
+        };
+        if let Err(error) = prepared {
+            // Groups of an earlier node have instances in them and stay. So may what cannot be
+            // removed: the first error says why.
+            let _ = remove_own(version, name);
+            return Err(error);
         }
         let limits_swap = match version {
             Version::V1 => v1::limits_swap(name),
@@ -152,10 +158,15 @@ impl Groups {
     /// Removes the node's own groups. Fails while an instance is left.
     pub(crate) fn remove(&self) -> io::Result<()> {
         self.tidy()?;
-        match self.version {
-            Version::V1 => v1::remove_everywhere(Path::new(&self.name)),
-            Version::V2 => v2::remove(&v2::folder(Path::new(&self.name))),
-        }
+        remove_own(self.version, &self.name)
+    }
+}
+
+/// Removes the groups of a node itself. Fails while there is a group in them.
+fn remove_own(version: Version, name: &str) -> io::Result<()> {
+    match version {
+        Version::V1 => v1::remove_everywhere(Path::new(name)),
+        Version::V2 => v2::remove(&v2::folder(Path::new(name))),
     }
 }
 

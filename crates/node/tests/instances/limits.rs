@@ -1,7 +1,7 @@
 //! Limits hold, and exceeding them is reported as such.
 
-use crate::machine::{Machine, PATIENCE, await_that, run};
-use node::{CreateError, Exit, Writable};
+use crate::machine::{Machine, PATIENCE, await_that, run, world};
+use node::{CreateError, Exit, Node, Writable};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -224,4 +224,19 @@ fn the_processor_is_shared_out() {
     await_that("300 ms of work", || node.usage(&spec.id).unwrap().cpu_us > 300_000);
     assert!(begin.elapsed() > Duration::from_millis(1_000), "{:?}", begin.elapsed());
     node.destroy(&spec.id).unwrap();
+}
+
+#[test]
+fn groups_of_a_node_that_cannot_open_are_not_left_behind() {
+    let mut machine = Machine::new();
+    // More than the kernel accepts.
+    let processes = machine.settings.limits.processes.replace(1 << 23);
+    let refused = Node::open(machine.settings.clone(), world()).err().unwrap();
+    assert!(refused.to_string().contains("control groups"), "{refused}");
+    let trees = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|tree| tree.unwrap().path());
+    for tree in trees.chain(["/sys/fs/cgroup".into()]) {
+        let left = tree.join(&machine.settings.name);
+        assert!(!left.exists(), "{}", left.display());
+    }
+    machine.settings.limits.processes = processes;
 }

@@ -20,24 +20,49 @@ const COUNT_MAX: u64 = 1 << 42;
 const STORE_CONNECTIONS_MAX: u64 = 1024;
 /// Requests that wait for the database: the queue has its room from the start.
 const STORE_WAITING_MAX: u64 = 1 << 20;
+/// Processes that Linux can tell apart.
+const PROCESSES_MAX: u64 = 1 << 22;
+/// Terminals that Linux can have.
+const TERMINALS_MAX: u64 = 1 << 20;
+/// Files on ext4, which disks of limited size are, are smaller than 16 TiB.
+const FILE_MB_MAX: u64 = (16 << 20) - 1;
 
 pub(super) fn counts(config: &Config) -> Result<(), Wrong> {
     let mut all = counts_of_the_edge(config);
     all.extend(counts_of_work(config));
     all.extend(config.builder.counts());
     all.extend(config.models.counts().map(|(key, count)| (key, count as u64)));
-    if let Some((key, _)) = all.iter().find(|(_, count)| *count == 0) {
-        return wrong(key, "must be at least 1");
+    if let Some((key, _)) = all.iter().find(|(key, count)| *count < min(key)) {
+        return wrong(key, format!("must be at least {}", min(key)));
     }
     all.extend(may_be_zero(config));
-    let max = |key: &str| match key {
-        "store.connections" => STORE_CONNECTIONS_MAX,
-        "store.waiting_max" => STORE_WAITING_MAX,
-        _ => COUNT_MAX,
-    };
     match all.into_iter().find(|(key, count)| *count > max(key)) {
         Some((key, _)) => wrong(key, format!("must be at most {}", max(key))),
         None => Ok(()),
+    }
+}
+
+/// Returns the least that anything can work with.
+fn min(key: &str) -> u64 {
+    match key {
+        // What the first process of a sandbox and its threads need.
+        "node.pids_max" => 4,
+        "node.open_files_max" | "builder.memory_mb" => 16,
+        // One of them is not for strangers.
+        "gateway.requests_workspace_max" => 2,
+        _ => 1,
+    }
+}
+
+/// Returns the most that the kernel or the database can handle.
+fn max(key: &str) -> u64 {
+    match key {
+        "store.connections" => STORE_CONNECTIONS_MAX,
+        "store.waiting_max" => STORE_WAITING_MAX,
+        "node.processes_max" | "node.pids_max" => PROCESSES_MAX,
+        "node.terminals_max" => TERMINALS_MAX,
+        "node.drive_mb" | "builder.disk_mb" => FILE_MB_MAX,
+        _ => COUNT_MAX,
     }
 }
 
@@ -48,6 +73,7 @@ fn may_be_zero(config: &Config) -> Vec<(&'static str, u64)> {
         node.processes_max,
         node.disk_mb,
         node.volume_mb,
+        node.drive_mb,
         images.disk_mb,
         registry.disk_mb,
         registry.keep_tags,

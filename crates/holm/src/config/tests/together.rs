@@ -26,26 +26,6 @@ fn limits_that_nothing_could_work_with_are_refused() {
 }
 
 #[test]
-fn limits_that_do_not_fit_together_are_refused() {
-    for section in ["server", "models"] {
-        for key in ["bodies_bytes_max", "bodies_workspace_bytes_max"] {
-            refused(
-                &format!("[{section}]\n{key} = 999\nbody_bytes_max = 1000"),
-                &[
-                    &format!("holm.toml:2: `{section}.{key}` must be at least"),
-                    &format!("`{section}.body_bytes_max` is set in"),
-                ],
-            );
-        }
-    }
-    refused(
-        "[gateway]\nrequests_workspace_max = 4000",
-        &["`gateway.requests_public_max` must be below", "holm.toml:2"],
-    );
-    assert!(load_text("[gateway]\nrequests_workspace_max = 2\nrequests_public_max = 1").is_ok());
-}
-
-#[test]
 fn a_variable_that_is_no_text_is_not_passed_over() {
     let bytes = || std::ffi::OsString::from_vec(vec![b'/', 0xff]);
     let load_variable =
