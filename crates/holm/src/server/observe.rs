@@ -1,11 +1,14 @@
 //! Logs, metrics and traces of the process.
 
+mod outcome;
+
 use crate::config::{Config, LogFormat, Telemetry};
 use crate::error::Error;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use outcome::{Outcome, Watched};
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -24,7 +27,12 @@ const UPKEEP: Duration = Duration::from_secs(10);
 /// Metrics and traces, open until the end of the process.
 pub(crate) struct Observation {
     pub(crate) metrics: Option<PrometheusHandle>,
-    traces: Option<SdkTracerProvider>,
+    traces: Option<Traces>,
+}
+
+struct Traces {
+    provider: SdkTracerProvider,
+    outcome: Outcome,
 }
 
 impl Observation {
@@ -33,7 +41,7 @@ impl Observation {
             Some(endpoint) => Some(exporter(endpoint.clone(), config.telemetry.clone()).await?),
             None => None,
         };
-        start_log(config, traces.as_ref().map(|traces| traces.tracer("holm")))?;
+        start_log(config, traces.as_ref().map(|traces| traces.provider.tracer("holm")))?;
         log_panics();
         let metrics = if config.metrics.enabled { Some(start_metrics()?) } else { None };
         Ok(Self { metrics, traces })
@@ -42,9 +50,12 @@ impl Observation {
     /// Sends the traces that are still queued.
     pub(crate) async fn finish(self) {
         let Some(traces) = self.traces else { return };
+        let Traces { provider, outcome } = traces;
         let done =
-            tokio::task::spawn_blocking(move || traces.shutdown_with_timeout(EXPORT_TIMEOUT)).await;
-        if !matches!(done, Ok(Ok(()))) {
+            tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(EXPORT_TIMEOUT))
+                .await;
+        // The provider says only whether it ended in time.
+        if !matches!(done, Ok(Ok(()))) || outcome.has_failed() {
             tracing::warn!("the last traces could not be sent");
         }
     }
@@ -107,7 +118,7 @@ fn start_metrics() -> Result<PrometheusHandle, Error> {
 }
 
 /// Makes the exporter on a separate thread, since its client blocks.
-async fn exporter(endpoint: String, settings: Telemetry) -> Result<SdkTracerProvider, Error> {
+async fn exporter(endpoint: String, settings: Telemetry) -> Result<Traces, Error> {
     let made = tokio::task::spawn_blocking(move || make_exporter(&endpoint, &settings)).await;
     let wrong = |message: String| Error::Start {
         act: "export traces (telemetry.otlp_endpoint)".into(),
@@ -116,7 +127,7 @@ async fn exporter(endpoint: String, settings: Telemetry) -> Result<SdkTracerProv
     made.map_err(|error| wrong(error.to_string()))?.map_err(wrong)
 }
 
-fn make_exporter(endpoint: &str, settings: &Telemetry) -> Result<SdkTracerProvider, String> {
+fn make_exporter(endpoint: &str, settings: &Telemetry) -> Result<Traces, String> {
     let client = reqwest::blocking::Client::builder()
         .timeout(EXPORT_TIMEOUT)
         .build()
@@ -129,9 +140,11 @@ fn make_exporter(endpoint: &str, settings: &Telemetry) -> Result<SdkTracerProvid
         .map_err(|error| error.to_string())?;
     let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample_ratio)));
     let resource = opentelemetry_sdk::Resource::builder().with_service_name("holm").build();
-    Ok(SdkTracerProvider::builder()
-        .with_batch_exporter(exporter)
+    let outcome = Outcome::default();
+    let provider = SdkTracerProvider::builder()
+        .with_batch_exporter(Watched { exporter, outcome: outcome.clone() })
         .with_sampler(sampler)
         .with_resource(resource)
-        .build())
+        .build();
+    Ok(Traces { provider, outcome })
 }

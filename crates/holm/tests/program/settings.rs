@@ -97,6 +97,16 @@ fn a_file_of_authorities_that_has_none_ends_the_start() {
 }
 
 #[test]
+fn a_collector_that_nobody_reaches_is_reported_once() {
+    let caller = start("[telemetry]\notlp_endpoint = \"http://127.0.0.1:1\"");
+    caller.get("/v0/policies");
+    let (_, log, _folder) = caller.server.stop();
+    for part in ["traces cannot be sent", "the last traces could not be sent"] {
+        assert_eq!(log.matches(part).count(), 1, "{log}");
+    }
+}
+
+#[test]
 fn sign_in_over_tls_has_cookies_of_its_own_however_the_address_is_written() {
     let caller = start("[server]\npublic_url = \"HTTPS://Holm.Test\"");
     let page = caller.stranger("GET", "/oauth/sign-in").send().unwrap();
