@@ -24,5 +24,5 @@ pub use dispatch::run;
 pub use plan::{Assignment, Call, CallAnswer, Order, Plan, plan};
 pub use queue::{Caller, Hooks, NewExecution, Queue, StartError};
 pub use rules::status;
-pub use settings::Settings;
+pub use settings::{BadSetting, Settings};
 pub use task_runner::{Running, TaskRunner, failure_of_row};

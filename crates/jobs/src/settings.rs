@@ -78,6 +78,17 @@ const ENDING_PART: u32 = 4;
 /// Heartbeats that a lease must allow for at least, so that one may fail without harm.
 const LEASE_HEARTBEATS: u32 = 3;
 
+/// A setting that cannot work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadSetting {
+    /// Its name in the operator's file.
+    pub setting: &'static str,
+    /// Another one that it does not go with.
+    pub beside: Option<&'static str>,
+    /// What would be right.
+    pub right: &'static str,
+}
+
 impl Settings {
     /// Returns how long after its last renewal a machine may rely on its lease.
     pub(crate) fn lease_is_safe_for(&self) -> Duration {
@@ -96,31 +107,37 @@ impl Settings {
         Room { slots: part(slots).max(slots.min(1)), memory_mb: part(memory_mb) }
     }
 
-    /// Refuses settings that cannot work. Returns the setting's name in the operator's file, and
-    /// what would be right.
-    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+    /// Refuses settings that cannot work.
+    pub fn check(&self) -> Result<(), BadSetting> {
         let renews = self.heartbeat.saturating_mul(LEASE_HEARTBEATS) <= self.lease;
         let wrong = [
-            (self.heartbeat.is_zero(), "jobs.heartbeat", "must be above zero"),
-            (self.poll.is_zero(), "jobs.poll", "must be above zero"),
-            (!renews, "jobs.lease", "must be at least three times jobs.heartbeat"),
+            (self.heartbeat.is_zero(), "jobs.heartbeat", None, "must be above zero"),
+            (self.poll.is_zero(), "jobs.poll", None, "must be above zero"),
+            (
+                !renews,
+                "jobs.lease",
+                Some("jobs.heartbeat"),
+                "must be at least three times jobs.heartbeat",
+            ),
             (
                 self.backoff_max < self.backoff_first,
                 "jobs.backoff_max",
+                Some("jobs.backoff_first"),
                 "must not be below jobs.backoff_first",
             ),
-            (self.tasks_max == 0, "jobs.tasks_max", "must be at least 1"),
-            (self.open_max == 0, "jobs.open_max", "must be at least 1"),
-            (self.workspace_tasks_max == 0, "jobs.workspace_tasks_max", "must be at least 1"),
-            (self.workspace_calls_max == 0, "jobs.workspace_calls_max", "must be at least 1"),
+            (self.tasks_max == 0, "jobs.tasks_max", None, "must be at least 1"),
+            (self.open_max == 0, "jobs.open_max", None, "must be at least 1"),
+            (self.workspace_tasks_max == 0, "jobs.workspace_tasks_max", None, "must be at least 1"),
+            (self.workspace_calls_max == 0, "jobs.workspace_calls_max", None, "must be at least 1"),
             (
                 self.open_public_max >= self.open_max,
                 "jobs.open_public_max",
+                Some("jobs.open_max"),
                 "must be below jobs.open_max",
             ),
         ];
         match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
-            Some((_, setting, right)) => Err((setting, right)),
+            Some((_, setting, beside, right)) => Err(BadSetting { setting, beside, right }),
             None => Ok(()),
         }
     }

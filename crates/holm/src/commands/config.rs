@@ -46,8 +46,8 @@ impl Place {
         Ok(config::load(self.file().as_deref(), environment, &flags)?)
     }
 
-    /// Returns the file that was named. A variable that is set to nothing names none, as with the
-    /// variables of settings, while an empty flag is refused.
+    /// Returns the file that was named. A variable that is set to nothing names none, while an empty
+    /// flag is refused.
     fn file(&self) -> Option<PathBuf> {
         let variable = || std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty());
         self.config.clone().or_else(|| variable().map(PathBuf::from))

@@ -208,12 +208,42 @@ fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error>
         message: error.message().to_owned(),
     };
     let spans = DeTable::parse(text).map_err(|error| not_toml(&error))?;
+    if let Some((key, offset)) = too_long(spans.get_ref(), "") {
+        let place = format!("{name}:{}", line_of(offset));
+        let message = "has a number that is larger than any setting can be".to_owned();
+        return Err(Error::WrongValue { place, key, message });
+    }
     let values: Table = text.parse().map_err(|error| not_toml(&error))?;
     let mut flat = Vec::new();
     walk(spans.get_ref(), &values, "", &mut |key, value, offset| {
         flat.push((key, value, line_of(offset)))
     });
     Ok(flat)
+}
+
+/// Returns the key of the first number that 64 bits cannot hold, and where it is.
+fn too_long(table: &DeTable<'_>, above: &str) -> Option<(String, usize)> {
+    table.iter().find_map(|(key, value)| {
+        let name = below(above, key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) => too_long(inner, &name),
+            value => is_too_long(value).then(|| (name, key.span().start)),
+        }
+    })
+}
+
+fn is_too_long(value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).is_err(),
+        DeValue::Array(all) => all.iter().any(|one| is_too_long(one.get_ref())),
+        DeValue::Table(all) => all.iter().any(|(_, one)| is_too_long(one.get_ref())),
+        _ => false,
+    }
+}
+
+/// Returns the dotted key of a name in a section.
+fn below(section: &str, name: &str) -> String {
+    if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") }
 }
 
 fn walk(
@@ -224,7 +254,7 @@ fn walk(
 ) {
     for (key, span) in spans {
         let name = key.get_ref().as_ref();
-        let dotted = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+        let dotted = below(above, name);
         match (span.get_ref(), values.get(name)) {
             (DeValue::Table(inner), Some(Value::Table(table))) if !table.is_empty() => {
                 walk(inner, table, &dotted, found)

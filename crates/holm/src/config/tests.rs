@@ -157,6 +157,10 @@ fn what_the_first_start_makes_can_be_used() {
         let text = format!("[first_start]\nworkspace = \"{name}\"");
         refused(&text, &["`first_start.workspace`", &format!("is `{name}`")]);
     }
+    for account in ["", " ", "A\\nB", &long] {
+        let text = format!("[first_start]\naccount = \"{account}\"");
+        refused(&text, &["holm.toml:2: `first_start.account`", "1 to 63 characters"]);
+    }
     for email in ["x", "", "x@", "a b@example.org"] {
         let text = format!("[first_start]\nadmin_email = \"{email}\"");
         refused(&text, &["`first_start.admin_email`", "admin@example.org"]);

@@ -30,7 +30,9 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     domains(config)?;
     work::node(config)?;
     let share_percent = config.node.workspace_share_percent;
-    config.jobs.settings(share_percent).check().or_else(|(key, right)| wrong(key, right))?;
+    let jobs = config.jobs.settings(share_percent);
+    jobs.check()
+        .map_err(|bad| Wrong { beside: bad.beside, ..Wrong::new(bad.setting, bad.right) })?;
     work::deployments(config)?;
     work::builds(config)?;
     work::builder(config)?;
@@ -68,9 +70,15 @@ fn server(config: &Config) -> Result<(), Wrong> {
     roles(&server.roles)?;
     content(server)?;
     if server.tls_certificate.is_some() != server.tls_key.is_some() {
-        let key =
-            if server.tls_key.is_none() { "server.tls_key" } else { "server.tls_certificate" };
-        return wrong(key, "is missing: server.tls_certificate and server.tls_key go together");
+        let (key, other) = match server.tls_key {
+            None => ("server.tls_key", "server.tls_certificate"),
+            Some(_) => ("server.tls_certificate", "server.tls_key"),
+        };
+        return wrong_beside(
+            key,
+            other,
+            "is missing: server.tls_certificate and server.tls_key go together",
+        );
     }
     if server.connections_signed_in >= server.connections_max {
         return wrong_beside(
@@ -156,6 +164,9 @@ fn store(config: &Config) -> Result<(), Wrong> {
     }
 }
 
+/// Longest name of the first account. Display names of workspaces may be as long.
+const ACCOUNT_NAME_MAX: usize = 63;
+
 /// Checks what the first start makes: it takes the names as they are.
 fn first_start(config: &Config) -> Result<(), Wrong> {
     let first = &config.first_start;
@@ -165,6 +176,14 @@ fn first_start(config: &Config) -> Result<(), Wrong> {
             first.admin_email
         );
         return wrong("first_start.admin_email", message);
+    }
+    let account = &first.account;
+    let is_short = (1..=ACCOUNT_NAME_MAX).contains(&account.chars().count());
+    if !is_short || account.trim().is_empty() || account.contains(char::is_control) {
+        return wrong(
+            "first_start.account",
+            format!("must have 1 to {ACCOUNT_NAME_MAX} characters on one line, such as Main"),
+        );
     }
     match auth::workspaces::broken_rule(&first.workspace) {
         Some(rule) => {
@@ -182,8 +201,10 @@ fn auth(config: &Config) -> Result<(), Wrong> {
         ("auth.oidc_client_secret", &auth.oidc_client_secret),
     ];
     let missing = parts.iter().find(|(_, value)| value.is_none());
-    match (missing, parts.iter().any(|(_, value)| value.is_some())) {
-        (Some((key, _)), true) => wrong(key, "is missing: the three oidc settings go together"),
+    match (missing, parts.iter().find(|(_, value)| value.is_some())) {
+        (Some((key, _)), Some((other, _))) => {
+            wrong_beside(key, other, "is missing: the three oidc settings go together")
+        }
         _ => auth
             .oidc_issuer
             .as_ref()
