@@ -45,9 +45,11 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let auth = assembly::auth(&config, &store, &world, &config.server.public_url).await?;
     let password = if stdin { read_line()? } else { world.random_text(LENGTH) };
     let done = auth.set_password(&email, password.clone(), ACTOR).await;
-    done.map_err(|error| Error::Start {
-        act: format!("set the password of {email}"),
-        message: error.to_string(),
+    done.map_err(|error| match error {
+        auth::Error::NotFound { .. } => Error::Absent(error.to_string()),
+        error => {
+            Error::Start { act: format!("set the password of {email}"), message: error.to_string() }
+        }
     })?;
     if !stdin {
         term::say(password);
