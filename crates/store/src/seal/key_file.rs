@@ -185,19 +185,19 @@ fn lock(path: &Path) -> io::Result<File> {
 /// Creates the file with its first key, unless another process did so in the meantime, since then
 /// its keys are in use.
 fn save_new(path: &Path, keys: &[Key]) -> Result<(), Error> {
-    let beside = path.with_extension(keys.first().map_or("new", |key| &key.id));
-    let saved = path.parent().map_or(Ok(()), fs::create_dir_all);
-    let saved = saved
-        .and_then(|()| files::write_new(&beside, Readers::Owner, render(keys).as_bytes()))
-        .and_then(|()| {
-            let linked = fs::hard_link(&beside, path);
-            fs::remove_file(&beside)?;
-            match linked {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                _ => files::sync_folder_of(path),
+    let save = || {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let _alone = lock(path)?;
+        // Whatever has the name stays, a link that leads nowhere too.
+        match path.symlink_metadata() {
+            // A process that was killed leaves half a file beside it, which the next one replaces.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                files::replace(path, Readers::Owner, render(keys).as_bytes())
             }
-        });
-    saved.map_err(|error| unusable(path, "made", &error))
+            found => found.map(drop),
+        }
+    };
+    save().map_err(|error| unusable(path, "made", &error))
 }
 
 fn read(path: &Path) -> io::Result<(Zeroizing<String>, FileVersion)> {
@@ -256,6 +256,17 @@ pub(super) mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let error = KeyFile::open(&path, keys.world()).unwrap_err();
         assert!(error.to_string().contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn a_first_start_that_was_killed_leaves_nothing_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("keys.new"), "half of a ke").unwrap();
+        opened(folder.path());
+        let left = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+        let mut left: Vec<_> = left.collect();
+        left.sort();
+        assert_eq!(left, ["keys", "keys.lock"]);
     }
 
     #[test]
