@@ -38,7 +38,7 @@ fn the_usual_settings_of_all_parts_are_the_defaults() {
     same(&config.s3.settings(), &control::S3Limits::default());
     same(&config.builds.settings(), &control::builds::Settings::default());
     let usual = host::BuildSettings::new(folder());
-    same(&config.builder.settings(&config.builds, folder()), &usual);
+    same(&config.builder.settings(&config.builds, folder(), usual.kept_mb), &usual);
     let made = config.store_settings();
     same(&made, &store::Settings::new(made.target.clone(), &made.key_file));
 
