@@ -8,6 +8,7 @@ mod deployments;
 mod doors;
 mod hooks;
 mod hostile;
+mod late_bodies;
 mod mcp;
 mod models;
 mod nouns_bill;

@@ -10,6 +10,7 @@
 
 pub mod builder;
 pub mod dns;
+pub mod late;
 pub mod machine;
 pub mod people;
 pub mod routes;
@@ -436,12 +437,15 @@ impl Cloud {
         headers: &[(&str, &str)],
         body: Vec<u8>,
     ) -> Answer {
-        use tower::ServiceExt;
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::from(body)).expect("a request");
+        self.send(request.body(Body::from(body)).expect("a request")).await
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        use tower::ServiceExt;
         let response = self.router.clone().oneshot(request).await.expect("an answer");
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();

@@ -193,6 +193,27 @@ async fn no_scope_breaks_anything_or_opens_what_it_does_not_name() {
 }
 
 #[tokio::test]
+async fn a_manifest_that_comes_after_its_key_was_revoked_is_refused() {
+    let town = Town::start().await;
+    let manifest = town.push("main/job/a", "v1", "content").await.to_string();
+    let path = "/v2/main/job/a/manifests/v2";
+    for by_token in [false, true] {
+        let made = town.cloud.post("/v0/api_keys", json!({"name": "pusher"})).await.ok();
+        let text = |member: &str| made[member].as_str().unwrap().to_owned();
+        let authorization = match by_token {
+            true => format!("Bearer {}", town.token(&text("apiKey"), &[SCOPE]).await),
+            false => format!("Basic {}", STANDARD.encode(format!("me:{}", text("apiKey")))),
+        };
+        let headers = [("authorization", authorization.as_str()), ("content-type", MANIFEST)];
+        let delete =
+            async { town.cloud.delete(&format!("/v0/api_keys/{}", text("id"))).await.ok() };
+        let answer = town.cloud.late((Method::PUT, path), &headers, &manifest, delete).await;
+        refused(&answer, 401, "UNAUTHORIZED");
+        refused(&town.call("GET", "main/job/a/manifests/v2", b"").await, 404, "MANIFEST_UNKNOWN");
+    }
+}
+
+#[tokio::test]
 async fn an_upload_ends_with_the_key_that_it_came_with() {
     let town = Town::start().await;
     let made = town.cloud.post("/v0/api_keys", json!({"name": "pusher"})).await.ok();
