@@ -5,7 +5,7 @@ use http::Method;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const WINDOW: &str = "startTime=2026-04-01T00:00:00Z&endTime=2026-04-08T00:00:00Z";
 /// A full hour after the time of the test's clock.
@@ -270,6 +270,27 @@ async fn the_secret_of_a_webhook_is_shown_once() {
         first,
         "a repeated request sees it again"
     );
+}
+
+#[tokio::test]
+async fn another_receiver_of_a_budget_gets_a_secret_of_its_own() {
+    for cloud in Cloud::on_both().await {
+        let path = format!("{}/budgets/team", account(&cloud));
+        let write = async |url: &str, secret: Option<&str>| {
+            let wish = json!({"amount": "100", "webhookUrl": url, "webhookSecret": secret});
+            cloud.put(&path, wish).await
+        };
+        let shown = |budget: &Value| budget["webhookSecret"].as_str().unwrap().to_owned();
+        let first = shown(&write("https://x.example/", None).await.ok());
+        for secret in [None, Some("***")] {
+            let moved = write("https://X.example/v2?key=1", secret).await.ok();
+            assert_eq!(shown(&moved), "***", "the same receiver");
+        }
+        let masked = write("https://y.example/", Some("***")).await.refused(400);
+        assert!(masked.contains("no value is stored"), "{masked}");
+        let second = shown(&write("https://y.example/", None).await.ok());
+        assert!(second.len() == 40 && second != first, "{second}");
+    }
 }
 
 #[tokio::test]

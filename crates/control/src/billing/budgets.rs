@@ -168,7 +168,8 @@ impl Draft {
         }
     }
 
-    /// Returns the webhook, and its secret in plain text if it was made just now.
+    /// Returns the webhook, and its secret in plain text if it was made just now. The secret stays
+    /// as long as the receiver does.
     fn webhook(
         &self,
         tx: &Tx<'_>,
@@ -179,9 +180,10 @@ impl Draft {
             return Ok((None, None));
         };
         let given = self.wish.webhook_secret.as_ref().map(|Sensitive(secret)| secret.as_str());
-        let (plain, made) = match (given, old) {
-            (None | Some(MASK), Some(old)) => {
-                return Ok((Some(Webhook { url, secret: old.secret.clone() }), None));
+        let kept = old.filter(|old| names::receiver(&old.url) == names::receiver(&url));
+        let (plain, made) = match (given, kept) {
+            (None | Some(MASK), Some(kept)) => {
+                return Ok((Some(Webhook { url, secret: kept.secret.clone() }), None));
             }
             (Some(MASK), None) => {
                 let why = "is masked, but no value is stored: send the value itself";

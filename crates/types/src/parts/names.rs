@@ -74,6 +74,12 @@ pub fn check_callable(text: &str) -> Result<(), &'static str> {
     if inside { Err("must not lead to an address that is not on the internet") } else { Ok(()) }
 }
 
+/// Returns the host of an address that the server calls. Another host is another receiver, which
+/// must not learn what an earlier one trusts.
+pub fn receiver(address: &str) -> Option<String> {
+    url::Url::parse(address).ok()?.host_str().map(str::to_owned)
+}
+
 /// Checks for `owner/repo`, as code hosts write it.
 pub fn is_repository(text: &str) -> bool {
     let part = |part: &str| {

@@ -217,8 +217,8 @@ impl TriggerConfiguration {
         self.callback_url.as_deref().filter(|url| !url.is_empty())
     }
 
-    fn callback_host(&self) -> Option<String> {
-        url::Url::parse(self.callback()?).ok()?.host_str().map(str::to_owned)
+    fn receiver(&self) -> Option<String> {
+        names::receiver(self.callback()?)
     }
 
     /// Returns the zone of the schedule, if it is not UTC.
@@ -241,9 +241,8 @@ impl TriggerConfiguration {
 
     fn complete(&mut self, old: Option<&Self>, world: &World) {
         let calls_back = self.callback().is_some();
-        // Another host is another receiver, which must not learn what the earlier one trusts.
         let stored = old
-            .filter(|old| old.callback_host() == self.callback_host())
+            .filter(|old| old.receiver() == self.receiver())
             .and_then(|old| old.callback_secret.clone());
         let secret =
             || stored.unwrap_or_else(|| Sensitive(world.random_text(CALLBACK_SECRET_LENGTH)));

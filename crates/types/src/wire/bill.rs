@@ -66,8 +66,8 @@ pub struct BudgetRequest {
     /// Address that is called when a threshold is reached.
     #[schemars(length(max = limits::URL_MAX))]
     pub webhook_url: Option<String>,
-    /// Secret that signs the calls. If absent, the server makes one and shows it once. Sending the
-    /// mask keeps the current one.
+    /// Secret that signs the calls. If absent, the current one stays while the address has the same
+    /// host; otherwise the server makes one and shows it once. The mask keeps the current one, too.
     #[schemars(length(max = limits::WORD_MAX))]
     pub webhook_secret: Option<Sensitive<String>>,
 }
