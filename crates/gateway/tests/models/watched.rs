@@ -433,6 +433,6 @@ async fn requests_that_can_be_read_in_two_ways_are_blocked() {
     let coded = [("x-api-key", KEY), ("content-encoding", "gzip")];
     stage.ask_with(other, &coded, "any").await.is(400, "compressed");
     let deep = format!("{{\"prompt\":{}\"\\u0073ecret\"{}}}", "[".repeat(200), "]".repeat(200));
-    stage.ask(other, &deep).await.is(502, "nested too deep");
+    stage.ask(other, &deep).await.is(400, "nested too deep");
     assert_eq!(standin.count(), 1);
 }
