@@ -184,11 +184,12 @@ impl Auth {
             let user = users::find_by_email(tx, &email)?
                 .ok_or_else(|| Error::not_found("user", email.as_str()))?;
             users::set_password(tx, &user.id, &hash, &by)?;
-            Ok(match user.is_proven() {
+            match user.is_proven() {
                 true => users::end_sign_ins(tx, &user.id)?,
                 // The keys may belong to somebody who had only claimed the address.
                 false => users::end_credentials(tx, &user.id)?,
-            })
+            }
+            Ok(())
         })
         .await
     }

@@ -222,8 +222,7 @@ async fn seal(
         if grant(&held.row, &wish.spec).whole == before.whole {
             wish.spec.secret.clone_from(&next.secret);
             // It means the same, so nothing is deployed anew.
-            let state = held.state.clone();
-            engine::write_over(&context, tx, held, (wish, state), None)?;
+            engine::write_over(&context, tx, held, (wish, ()), None)?;
         }
         Ok(())
     };

@@ -12,12 +12,11 @@ impl Server {
     /// Writes the origins as browsers do, because they are compared as texts: in lower case, and
     /// without the port that their scheme has anyway.
     pub(super) fn normalise(&mut self) {
-        let normal = |text: &str| {
-            let url = reqwest::Url::parse(text).ok();
-            url.map_or_else(|| text.to_owned(), |url| url.origin().ascii_serialization())
-        };
-        self.public_url = normal(&self.public_url);
-        self.content_url = self.content_url.as_deref().map(normal);
+        for url in [Some(&mut self.public_url), self.content_url.as_mut()].into_iter().flatten() {
+            if let Ok(parsed) = reqwest::Url::parse(url) {
+                *url = parsed.origin().ascii_serialization();
+            }
+        }
     }
 
     pub(crate) fn scheme(&self) -> &'static str {

@@ -88,7 +88,7 @@ impl Cache<'_> {
 
     fn make_room(&self, folder: &Path) -> Result<(), Error> {
         let mut steps = kept(self.workspace, folder)?;
-        steps.sort_by(|left, right| left.used.cmp(&right.used));
+        steps.sort_by_key(|step| step.used);
         let mut bytes: u64 = steps.iter().map(|step| step.bytes).sum();
         let mut count = steps.len();
         for step in steps {

@@ -324,7 +324,7 @@ async fn until_metered(cloud: &Cloud, wanted: u64) {
             return;
         }
         let changed = tokio::time::timeout(Duration::from_secs(60), commits.changed());
-        changed.await.expect("it changes").unwrap();
+        changed.await.unwrap().unwrap();
     }
 }
 
