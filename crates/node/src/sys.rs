@@ -55,7 +55,9 @@ fn set_attributes(
     let attributes = libc::mount_attr {
         attr_set: set,
         attr_clr: 0,
-        propagation: 0,
+        // A clone of a mount stays its peer: where the machine's own mounts are shared, as systemd
+        // makes them, whatever is mounted on the clone would show up in the original as well.
+        propagation: libc::MS_PRIVATE,
         userns_fd: users.map_or(0, |users| u64::from(users.as_raw_fd().unsigned_abs())),
     };
     let deadline = Instant::now() + WRITERS_TIMEOUT;

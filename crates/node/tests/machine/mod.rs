@@ -34,14 +34,14 @@ pub(crate) fn world() -> World {
 }
 
 impl Machine {
-    /// Makes a machine. The calling thread, and all threads that it starts, get a network of their
-    /// own.
+    /// Makes a machine. The calling thread, and all threads that it starts, get a network and mounts
+    /// of their own.
     pub(crate) fn new() -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
             "these tests start containers: run them as root"
         );
-        leave_network();
+        leave_machine();
         let folder = tempfile::tempdir().unwrap();
         make_root(&folder.path().join("root"));
         let settings = settings(folder.path(), format!("test-{}", world().random_text(8)));
@@ -178,11 +178,17 @@ fn make_root(root: &Path) {
 
 #[expect(
     unsafe_code,
-    reason = "a new network namespace changes no memory and no descriptor of this process"
+    reason = "new namespaces of networks and mounts change no memory and no descriptor of this process"
 )]
-fn leave_network() {
+fn leave_machine() {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    use rustix::thread::UnshareFlags;
     // SAFETY: see above.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWNS) }.unwrap();
+    // Nothing reaches the machine, and among themselves mounts are shared, as systemd makes them.
+    for propagation in [MountPropagationFlags::PRIVATE, MountPropagationFlags::SHARED] {
+        mount_change("/", propagation | MountPropagationFlags::REC).unwrap();
+    }
 }
 
 /// Removes the test's control groups, which also checks that no instance has left one.
