@@ -16,6 +16,7 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use std::fs::DirBuilder;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
+use types::overlay::lower_options;
 use types::start::Rules;
 
 /// A folder that every Linux machine has and that this process does not need.
@@ -132,15 +133,18 @@ pub(super) fn overlay(layers: &[OwnedFd], disk: &OwnedFd) -> Result<OwnedFd, Fai
     for layer in layers.iter().chain([disk]) {
         attach(layer, WORKBENCH)?;
     }
-    let path = |fd: &OwnedFd, below: &str| format!("/proc/self/fd/{}{below}", fd.as_raw_fd());
+    // Everything is named relative to this folder, which keeps the names short.
+    chdir("/proc/self/fd").doing("enter the folder of its descriptors")?;
+    let lower: Vec<String> = layers.iter().map(|layer| layer.as_raw_fd().to_string()).collect();
+    let disk = disk.as_raw_fd();
     let make = || {
         let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&context, "source", "holm")?;
-        for layer in layers {
-            fsconfig_set_string(&context, "lowerdir+", path(layer, ""))?;
+        for (key, value) in lower_options(&lower) {
+            fsconfig_set_string(&context, key, value)?;
         }
-        fsconfig_set_string(&context, "upperdir", path(disk, "/upper"))?;
-        fsconfig_set_string(&context, "workdir", path(disk, "/work"))?;
+        fsconfig_set_string(&context, "upperdir", format!("{disk}/upper"))?;
+        fsconfig_set_string(&context, "workdir", format!("{disk}/work"))?;
         fsconfig_set_flag(&context, "userxattr")?;
         fsconfig_create(&context)?;
         let flags = MountAttrFlags::MOUNT_ATTR_NODEV;

@@ -5,12 +5,16 @@
 use crate::error::Error;
 use crate::settings::Overlay;
 use crate::unpack::Tree;
-use rustix::fd::AsFd as _;
+use rustix::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,
 };
 use std::path::{Path, PathBuf};
+use types::overlay::lower_options;
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The folders in which an overlay collects changes.
 pub(super) struct Changes<'a> {
@@ -39,19 +43,23 @@ fn mount(
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let context = context.as_fd();
     fsconfig_set_string(context, "source", "holm")?;
-    for layer in layers.iter().rev().map(PathBuf::as_path) {
-        fsconfig_set_string(context, "lowerdir+", layer)?;
-    }
+    let mut lower: Vec<PathBuf> = layers.iter().rev().cloned().collect();
+    lower.push(empty.to_owned());
     // A read-only overlay must have at least two layers.
-    fsconfig_set_string(context, "lowerdir+", empty)?;
-    match changes {
-        Some(Changes { upper, work }) => {
-            fsconfig_set_string(context, "upperdir", *upper)?;
-            fsconfig_set_string(context, "workdir", *work)?;
-            fsconfig_set_flag(context, "volatile")?;
-        }
-        None if layers.is_empty() => fsconfig_set_string(context, "lowerdir+", second(empty)?)?,
-        None => {}
+    if changes.is_none() && layers.is_empty() {
+        lower.push(second(empty)?);
+    }
+    let lower = lower.iter().map(|layer| open(layer, FOLDER, Mode::empty()));
+    let lower = lower.collect::<rustix::io::Result<Vec<OwnedFd>>>()?;
+    // By their descriptors, which keeps the names short.
+    let names = lower.iter().map(|layer| format!("/dev/fd/{}", layer.as_raw_fd()));
+    for (key, value) in lower_options(&names.collect::<Vec<_>>()) {
+        fsconfig_set_string(context, key, value)?;
+    }
+    if let Some(Changes { upper, work }) = changes {
+        fsconfig_set_string(context, "upperdir", *upper)?;
+        fsconfig_set_string(context, "workdir", *work)?;
+        fsconfig_set_flag(context, "volatile")?;
     }
     match form {
         Overlay::User => fsconfig_set_flag(context, "userxattr")?,

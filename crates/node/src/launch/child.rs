@@ -58,6 +58,7 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
             }
             Step::OwnMounts => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS),
             Step::Attach { mount, at } => attach(*mount, at.as_ptr()),
+            Step::Enter { folder } => libc::syscall(libc::SYS_chdir, folder.as_ptr()),
             Step::Mount(mapping) => mount(mapping),
             Step::NewMount { kind, options, flags, into } => {
                 new_mount(kind.as_ptr(), options, *flags, *into, report)

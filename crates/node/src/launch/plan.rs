@@ -4,6 +4,7 @@ use super::step::{Mapping, MountOption, Pointers, Step};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::io;
 use std::ffi::{CString, NulError};
+use types::overlay::lower_options;
 
 /// The lowest number of any node descriptor that the new processes use, so that the small ones are
 /// free.
@@ -43,17 +44,22 @@ pub(super) fn overlay(
         flags: libc::MS_REC | libc::MS_PRIVATE,
     };
     let mut steps = vec![Step::Mount(private)];
-    let mut options = vec![option("source", "holm")?];
-    for layer in layers {
-        steps.push(Step::Attach { mount: layer.as_raw_fd(), at: CString::new(workbench)? });
-        options.push(option("lowerdir+", &format!("/proc/self/fd/{}", layer.as_raw_fd()))?);
+    for mount in layers.iter().chain([disk]) {
+        steps.push(Step::Attach { mount: mount.as_raw_fd(), at: CString::new(workbench)? });
     }
+    // Everything is named relative to the folder of descriptors, which keeps the names short.
+    let lower: Vec<String> = layers.iter().map(|layer| layer.as_raw_fd().to_string()).collect();
     let disk = disk.as_raw_fd();
-    steps.push(Step::Attach { mount: disk, at: CString::new(workbench)? });
-    options.push(option("upperdir", &format!("/proc/self/fd/{disk}/upper"))?);
-    options.push(option("workdir", &format!("/proc/self/fd/{disk}/work"))?);
+    let mut options = vec![option("source", "holm")?];
+    for (key, value) in lower_options(&lower) {
+        options.push(option(key, &value)?);
+    }
+    options.push(option("upperdir", &format!("{disk}/upper"))?);
+    options.push(option("workdir", &format!("{disk}/work"))?);
     options.push(MountOption { key: CString::new("userxattr")?, value: None });
+    steps.push(Step::Enter { folder: CString::new("/proc/self/fd")? });
     steps.push(new_mount("overlay", options, NODEV, ROOT)?);
+    steps.push(Step::Enter { folder: CString::new("/")? });
     Ok(steps)
 }
 

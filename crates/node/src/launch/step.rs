@@ -22,6 +22,10 @@ pub(super) enum Step {
         mount: RawFd,
         at: CString,
     },
+    /// Makes this the working folder.
+    Enter {
+        folder: CString,
+    },
     Mount(Mapping),
     /// Makes a file system of this kind, attached nowhere yet, with the descriptor number `into`.
     NewMount {
@@ -84,6 +88,7 @@ impl Step {
             Self::EndWithNode => "bind its life to the node's".into(),
             Self::OwnMounts => "take mounts of its own".into(),
             Self::Attach { at, .. } => format!("attach a mount at {}", at.to_string_lossy()),
+            Self::Enter { folder } => format!("enter the folder {}", folder.to_string_lossy()),
             Self::Mount(mapping) => format!("change the mount at {}", mapping.at.to_string_lossy()),
             Self::NewMount { kind, .. } => format!("make its {}", kind.to_string_lossy()),
             Self::Pass { as_number, .. } => format!("pass on descriptor {as_number}"),

@@ -13,16 +13,18 @@ use crate::process::root_of;
 use crate::sys;
 use crate::volumes::CloneSource;
 use crate::written::Written;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, fstatvfs, mkdirat, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen, move_mount,
 };
+use rustix::process::chdir;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use types::overlay::lower_options;
 
 /// The most disk space that a file takes besides its content and its inode.
 const BLOCK_BYTES: u64 = 4_096;
@@ -120,15 +122,22 @@ fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let context = context.as_fd();
     fsconfig_set_string(context, "source", "holm")?;
+    let mut lower = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         let place = empty.join(number.to_string());
         mkdirat(CWD, &place, Mode::from_raw_mode(0o700))?;
-        fsconfig_set_string(context, "lowerdir+", layer.attach(&place)?)?;
+        lower.push(open(&layer.attach(&place)?)?);
     }
     // A read-only overlay needs at least two layers.
     let none = empty.join("none");
     mkdirat(CWD, &none, Mode::from_raw_mode(0o700))?;
-    fsconfig_set_string(context, "lowerdir+", none)?;
+    lower.push(open(&none)?);
+    // Named relative to this folder, which keeps the names short.
+    chdir("/proc/self/fd")?;
+    let names: Vec<String> = lower.iter().map(|layer| layer.as_raw_fd().to_string()).collect();
+    for (key, value) in lower_options(&names) {
+        fsconfig_set_string(context, key, value)?;
+    }
     fsconfig_set_flag(context, "userxattr")?;
     fsconfig_create(context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
