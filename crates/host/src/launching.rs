@@ -334,7 +334,10 @@ impl Inner {
 
     fn writable(&self, launch: &Launch, image: &Image) -> Writable {
         match (launch.storage_mb, self.disk_of(launch)) {
-            (None, _) => Writable::Memory { mb: launch.memory_mb / FILES_OF_MEMORY },
+            (None, _) => {
+                let mb = launch.memory_mb / FILES_OF_MEMORY;
+                if self.layers_fit_memory { Writable::Memory { mb } } else { Writable::Disk { mb } }
+            }
             (Some(mb), Some(disk)) => {
                 let snapshot = launch.snapshot.as_ref().map(|id| id.as_str());
                 let over = disks::over(&image.digest, snapshot);

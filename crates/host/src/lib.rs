@@ -83,6 +83,8 @@ struct Inner {
     key: Key,
     pids_max: u32,
     start_millicores: u32,
+    /// Whether what instances write can be kept in memory.
+    layers_fit_memory: bool,
     way_out: WayOut,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
@@ -125,6 +127,12 @@ impl LocalMachine {
         });
         let (leases, node) = (leases.map_err(OpenError::Leases)?, node?);
         builds::clear_away(&node)?;
+        let layers_fit_memory = node::layers_fit_memory().map_err(OpenError::Memory)?;
+        if !layers_fit_memory {
+            tracing::warn!(
+                "what instances write is on the disk, because this kernel's tmpfs has no user attributes (Linux 6.6 has)"
+            );
+        }
         let key = Key::open(&folder, &world).map_err(OpenError::Key)?;
         let instances = node.list().into_iter().map(|view| view.id).collect();
         leases.keep_only(&instances).map_err(OpenError::Leases)?;
@@ -147,6 +155,7 @@ impl LocalMachine {
             key,
             pids_max: settings.pids_max,
             start_millicores: settings.start_millicores,
+            layers_fit_memory,
             way_out: WayOut::default(),
             keeps_volumes,
             share_percent,

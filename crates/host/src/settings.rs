@@ -38,6 +38,8 @@ pub enum OpenError {
         "the key with which this machine speaks to the work on it can be neither read nor made"
     )]
     Key(#[source] io::Error),
+    #[error("a file system in memory cannot be made")]
+    Memory(#[source] io::Error),
     #[error("no client for registries can be made")]
     Http(#[source] reqwest::Error),
     #[error("a step of a build that an earlier run has begun cannot be ended")]

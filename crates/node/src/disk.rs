@@ -8,9 +8,10 @@ use crate::sys;
 use crate::users::IDS_PER_INSTANCE;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, fchmod, fchown, makedev,
-    mkdirat, mknodat, openat, symlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
+    fsetxattr, makedev, mkdirat, mknodat, openat, symlinkat,
 };
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string,
     fsmount, fsopen, open_tree,
@@ -67,6 +68,20 @@ pub(crate) fn make_layer(size_mb: u32, root: u32, etc: &[(&str, String)]) -> io:
     let mount = make_tmpfs(&options, MountAttrFlags::MOUNT_ATTR_NODEV)?;
     fill(mount.as_fd(), root, etc)?;
     Ok(mount)
+}
+
+/// Returns true if a writable layer can be in memory: with the rights of an instance, an overlay
+/// notes in such attributes what was removed of the layers below. Kernels before 6.6 keep them only
+/// on disks.
+pub fn layers_fit_memory() -> io::Result<bool> {
+    let mount = make_tmpfs(&[("size", "64k".to_owned())], MountAttrFlags::MOUNT_ATTR_NODEV)?;
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(&mount, ".", flags, Mode::empty())?;
+    match fsetxattr(&folder, "user.overlay.opaque", b"y", XattrFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Makes an empty folder in memory, of limited size. Nothing in it can be executed.

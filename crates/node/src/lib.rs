@@ -82,6 +82,7 @@ mod written;
 
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
+pub use disk::layers_fit_memory;
 pub use error::{
     CreateError, DriveError, Error, OpenError, SnapshotError, TunnelError, VolumeError,
 };

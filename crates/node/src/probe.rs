@@ -2,12 +2,20 @@
 
 use crate::cgroup;
 use crate::disk;
+use crate::drives::on_own_thread;
 use crate::file_system;
+use crate::launch::tool::ROOT_FOLDER;
 use crate::net::NFT;
 use crate::pool;
 use crate::scratch;
 use crate::sys;
 use crate::users::make_users;
+use rustix::fd::AsFd;
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsopen,
+    move_mount,
+};
 use std::fs::read_to_string;
 use std::io;
 use std::path::Path;
@@ -35,7 +43,8 @@ pub fn probe() -> Vec<Finding> {
         need("user namespaces", made(make_users(PROBE_ROOT))),
         need("network namespaces", network_namespace()),
         need("devices", made(disk::make_devices())),
-        need("layers with shifted owners", shifted_layer()),
+        need("layers with shifted owners", shifted_layers()),
+        try_out("files of sandboxes in memory", MEMORY_HELP, files_in_memory()),
         try_out("firewall (nft)", FIREWALL_HELP, firewall()),
         try_out(
             "folders of limited size (mkfs.ext4, loop devices)",
@@ -62,6 +71,7 @@ fn finding(what: &'static str, help: Option<&'static str>, result: io::Result<St
 
 const CLONES_HELP: &str = "apt-get install xfsprogs, before the first sandbox with a disk is made; without it, snapshots of disks and \
      volumes of templates are copies";
+const MEMORY_HELP: &str = "what sandboxes write is on the disk without it, each on one of its own: use Linux 6.6 or later";
 const FIREWALL_HELP: &str = "apt-get install nftables";
 const FOLDERS_HELP: &str = "apt-get install e2fsprogs, and modprobe loop; without them, tasks that have ephemeral volumes do not start";
 const GROWTH_HELP: &str = "apt-get install xfsprogs; without it, volumes are ext4, which grow while they are mounted only where the \
@@ -89,11 +99,28 @@ fn network_namespace() -> io::Result<String> {
     Ok("can be made".to_owned())
 }
 
-fn shifted_layer() -> io::Result<String> {
-    use rustix::fd::AsFd;
+/// Makes an overlay of a layer with shifted owners, as each instance has one.
+fn shifted_layers() -> io::Result<String> {
     let users = make_users(PROBE_ROOT)?;
-    disk::view_layer(Path::new("/usr"), users.as_fd())?;
+    let view = disk::view_layer(Path::new("/usr"), users.as_fd())?;
+    on_own_thread(|| {
+        sys::leave_mounts()?;
+        move_mount(&view, "", CWD, ROOT_FOLDER, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        // An overlay that is only read needs at least two layers.
+        fsconfig_set_string(&context, "lowerdir", format!("{ROOT_FOLDER}:/etc"))?;
+        fsconfig_set_flag(&context, "userxattr")?;
+        fsconfig_create(&context)
+    })?;
     Ok("can be shown".to_owned())
+}
+
+fn files_in_memory() -> io::Result<String> {
+    if disk::layers_fit_memory()? {
+        Ok("can be kept".to_owned())
+    } else {
+        Err(io::Error::other("the kernel's tmpfs has no user attributes"))
+    }
 }
 
 fn firewall() -> io::Result<String> {

@@ -7,8 +7,8 @@ use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::Path;
 
-/// Older kernels lack features of cgroup v2 and of mounts that workloads need.
-const KERNEL_MIN: (u32, u32) = (5, 15);
+/// Older kernels make no overlays of layers with shifted owners.
+const KERNEL_MIN: (u32, u32) = (5, 19);
 const OPEN_FILES_WISHED: u64 = 65_536;
 const MEMORY_WISHED_KIB: u64 = 1 << 20;
 /// A clock before this year was never set.
@@ -63,7 +63,7 @@ fn kernel() -> Finding {
     Finding::warn(
         "kernel",
         format!("{release} is old"),
-        "containers need Linux 5.15 or newer: update the system",
+        "containers need Linux 5.19 or newer: update the system",
     )
 }
 
