@@ -10,11 +10,14 @@ pub use error::SpecError;
 use error::{LAYERS_MAX, SCRATCH_MAX};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 use types::instance::{InstanceName, Medium, Scratch, VolumeName};
 pub use writable::Writable;
 
@@ -52,9 +55,20 @@ pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     file.write_all(bytes)?;
     io::Seek::rewind(&mut file)?;
     let fd = OwnedFd::from(file);
-    fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
-    Ok(fd)
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    let deadline = Instant::now() + SEALING_TIMEOUT;
+    loop {
+        match fcntl_add_seals(&fd, seals) {
+            Err(Errno::BUSY) if Instant::now() < deadline => thread::sleep(SEALING_PAUSE),
+            sealed => return Ok(sealed.map(|()| fd)?),
+        }
+    }
 }
+
+/// The kernel refuses to seal pages that it is looking at itself, as when it moves them together or
+/// observes their use. That takes it milliseconds.
+const SEALING_TIMEOUT: Duration = Duration::from_secs(5);
+const SEALING_PAUSE: Duration = Duration::from_millis(1);
 
 /// Process 1 of an instance.
 #[derive(Clone)]
