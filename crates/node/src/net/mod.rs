@@ -5,6 +5,7 @@
 //! There is no bridge: every instance has its own address and a route to it, so neighbours share no
 //! link. Hardware addresses are fixed on both ends, so there are no ARP requests.
 
+mod connections;
 mod elements;
 mod inside;
 mod netfilter;

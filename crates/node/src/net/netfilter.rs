@@ -1,5 +1,5 @@
-//! The few nfnetlink messages that add and remove elements of sets, and make the kernel forget
-//! connections. Running `nft` would take two milliseconds for each.
+//! The few nfnetlink messages that add and remove elements of sets. Running `nft` would take two
+//! milliseconds for each.
 
 use super::elements::Element;
 use super::netlink::{Message, flags};
@@ -11,7 +11,6 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
 use std::io;
-use std::net::Ipv4Addr;
 
 /// A change of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(super) enum Change {
 
 #[derive(Debug)]
 pub(super) struct Netfilter {
-    socket: OwnedFd,
+    pub(super) socket: OwnedFd,
     sequence: u32,
 }
 
@@ -54,29 +53,14 @@ impl Netfilter {
         self.answers(first, changes.len())
     }
 
-    /// Makes the kernel forget connections that this address has started, except for those that are
-    /// diverted. Their next packets are checked against the rules like those of new connections.
-    pub(super) fn forget_connections(&mut self, source: Ipv4Addr) -> io::Result<()> {
-        let kind = libc::NFNL_SUBSYS_CTNETLINK << 8 | CT_DELETE;
-        let mut message = Message::new(fit(kind), 0);
-        message.raw(&general(libc::AF_INET, 0));
-        message.nested(CTA_TUPLE_ORIG, |tuple| {
-            tuple.nested(CTA_TUPLE_IP, |ip| ip.bytes(CTA_IP_V4_SRC, &source.octets()));
-        });
-        // Without this the kernel would look for a single connection with exactly this tuple.
-        message.nested(CTA_FILTER, |filter| {
-            filter.number(CTA_FILTER_ORIG_FLAGS, CTA_FILTER_IP_SRC);
-            filter.number(CTA_FILTER_REPLY_FLAGS, 0);
-        });
-        // Of all that the mask selects, nothing may be set. Kernels before 5.15 do not know it.
-        message.bytes(CTA_STATUS, &0_u32.to_be_bytes());
-        message.bytes(CTA_STATUS_MASK, &IPS_DST_NAT.to_be_bytes());
+    /// Sends a message that has one answer.
+    pub(super) fn ask(&mut self, message: Message) -> io::Result<()> {
         let sequence = self.next();
         send(&self.socket, &message.finish(sequence), SendFlags::empty())?;
         self.answers(sequence, 1)
     }
 
-    fn next(&mut self) -> u32 {
+    pub(super) fn next(&mut self) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
         self.sequence
     }
@@ -117,7 +101,7 @@ fn read(answer: &[u8]) -> Option<(u32, i32)> {
 }
 
 /// Makes the header that all nfnetlink messages have.
-fn general(family: i32, resource: u16) -> [u8; 4] {
+pub(super) fn general(family: i32, resource: u16) -> [u8; 4] {
     let [high, low] = resource.to_be_bytes();
     [fit(family), 0, high, low]
 }
@@ -150,18 +134,3 @@ const LIST_ELEM: u16 = 1;
 const ELEM_KEY: u16 = 1;
 const ELEM_DATA: u16 = 2;
 const DATA_VALUE: u16 = 1;
-
-// From linux/netfilter/nfnetlink_conntrack.h.
-const CT_DELETE: i32 = 2;
-const CTA_TUPLE_ORIG: u16 = 1;
-const CTA_STATUS: u16 = 3;
-const CTA_FILTER: u16 = 25;
-const CTA_STATUS_MASK: u16 = 26;
-const CTA_TUPLE_IP: u16 = 1;
-const CTA_IP_V4_SRC: u16 = 1;
-const CTA_FILTER_ORIG_FLAGS: u16 = 1;
-const CTA_FILTER_REPLY_FLAGS: u16 = 2;
-const CTA_FILTER_IP_SRC: u32 = 1;
-
-// From linux/netfilter/nf_conntrack_common.h.
-const IPS_DST_NAT: u32 = 1 << 5;

@@ -99,7 +99,6 @@ impl Rules {
     /// stays: the proxy decides about it, and the instance would not know whose answers it gets.
     pub(crate) fn forget_connections(&self, address: Ipv4Addr) {
         if let Err(error) = self.state.lock().netfilter.forget_connections(address) {
-            // Older kernels cannot select connections by their source.
             tracing::debug!(%error, %address, "the kernel keeps connections that were made before a change of rules: they stand still until they end");
         }
     }
