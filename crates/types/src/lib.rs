@@ -22,7 +22,6 @@ pub mod kind;
 pub mod kinds;
 pub mod model_books;
 pub mod models;
-pub mod overlay;
 pub mod own_image;
 pub mod parts;
 pub mod problems;

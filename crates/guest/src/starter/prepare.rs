@@ -3,20 +3,20 @@
 
 use super::{Doing, Failure};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
-    mount_bind, mount_bind_recursive, mount_change, mount_remount, move_mount, unmount,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount,
+    mount_bind, mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 use rustix::process::{chdir, fchdir, pivot_root};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+use std::ffi::CString;
 use std::fs::DirBuilder;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::DirBuilderExt;
-use types::overlay::lower_options;
 use types::start::Rules;
 
 /// A folder that every Linux machine has and that this process does not need.
@@ -126,36 +126,27 @@ fn file_system(
     make().doing(format!("make its {kind}"))
 }
 
-/// Mounts the layers (topmost first) as an overlay that is attached nowhere yet, and that writes
-/// into `disk`.
+/// Mounts the layers (topmost first) as an overlay that writes into `disk`, and returns the mount.
+///
+/// By one call for all, because kernels before 6.7 take a long list of layers in no other way. So
+/// that even the longest fits, layers are named by their descriptors, relative to the folder of
+/// those.
 pub(super) fn overlay(layers: &[OwnedFd], disk: &OwnedFd) -> Result<OwnedFd, Failure> {
-    use std::os::fd::AsRawFd;
     for layer in layers.iter().chain([disk]) {
         attach(layer, WORKBENCH)?;
     }
-    // Everything is named relative to this folder, which keeps the names short.
     chdir("/proc/self/fd").doing("enter the folder of its descriptors")?;
     let lower: Vec<String> = layers.iter().map(|layer| layer.as_raw_fd().to_string()).collect();
-    let disk = disk.as_raw_fd();
-    let make = || {
-        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&context, "source", "holm")?;
-        for (key, value) in lower_options(&lower) {
-            fsconfig_set_string(&context, key, value)?;
-        }
-        fsconfig_set_string(&context, "upperdir", format!("{disk}/upper"))?;
-        fsconfig_set_string(&context, "workdir", format!("{disk}/work"))?;
-        fsconfig_set_flag(&context, "userxattr")?;
-        fsconfig_create(&context)?;
-        let flags = MountAttrFlags::MOUNT_ATTR_NODEV;
-        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)
-    };
-    make().doing("make its overlay")
+    let (lower, disk) = (lower.join(":"), disk.as_raw_fd());
+    let options = format!("lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work,userxattr");
+    let options = CString::new(options).map_err(|_| Errno::INVAL).doing("name its layers")?;
+    mount("holm", WORKBENCH, "overlay", MountFlags::NODEV, &*options).doing("make its overlay")?;
+    open_tree(CWD, WORKBENCH, OpenTreeFlags::OPEN_TREE_CLOEXEC).doing("take its overlay")
 }
 
 pub(super) fn attach(mount: impl AsFd, at: &str) -> Result<(), Failure> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(mount, "", rustix::fs::CWD, at, flags).doing(format!("attach a mount at {at}"))
+    move_mount(mount, "", CWD, at, flags).doing(format!("attach a mount at {at}"))
 }
 
 /// Makes a folder if nothing is there.

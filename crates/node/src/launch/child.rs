@@ -3,8 +3,7 @@
 //! It runs in the node's memory, while other threads may hold any lock. So there is one rule: only
 //! system calls, on data that the node has laid out before. No allocation, no formatting, no panic.
 
-use super::report::{Report, SAID_BYTES};
-use super::step::{Mapping, Step, Task};
+use super::step::{Mount, Step, Task};
 use crate::sys;
 use libc::{c_int, c_long, c_void};
 use rustix::fd::RawFd;
@@ -30,16 +29,14 @@ pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
     };
     for (number, step) in steps.iter().enumerate() {
         // SAFETY: every pointer in a step was laid out by the node and lives as long as the task.
-        let result = unsafe { perform(step, report) };
+        let result = unsafe { perform(step) };
         if result < 0 {
             // SAFETY: only this process runs on this memory: the node's thread is held by VFORK.
             unsafe {
                 if !(*report).failed {
                     (*report).failed = true;
                     (*report).step = number;
-                    if (*report).errno == 0 {
-                        (*report).errno = sys::last_errno();
-                    }
+                    (*report).errno = sys::last_errno();
                 }
             }
             return 127;
@@ -49,7 +46,7 @@ pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
 }
 
 /// Performs one step. If the result is negative, errno says why.
-unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
+unsafe fn perform(step: &Step) -> c_long {
     // SAFETY: as said by the caller; each arm is one or a few system calls on data of the step.
     unsafe {
         match step {
@@ -59,10 +56,7 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
             Step::OwnMounts => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS),
             Step::Attach { mount, at } => attach(*mount, at.as_ptr()),
             Step::Enter { folder } => libc::syscall(libc::SYS_chdir, folder.as_ptr()),
-            Step::Mount(mapping) => mount(mapping),
-            Step::NewMount { kind, options, flags, into } => {
-                new_mount(kind.as_ptr(), options, *flags, *into, report)
-            }
+            Step::Mount(step) => mount(step),
             Step::Pass { fd, as_number, flags } => {
                 libc::syscall(libc::SYS_dup3, *fd, *as_number, *flags)
             }
@@ -94,74 +88,20 @@ unsafe fn attach(mount: RawFd, at: *const libc::c_char) -> c_long {
     }
 }
 
-unsafe fn mount(mapping: &Mapping) -> c_long {
-    let none = std::ptr::null::<c_void>();
-    // SAFETY: the paths are C strings; no data is passed.
+unsafe fn mount(mount: &Mount) -> c_long {
+    // SAFETY: everything is a C string.
     unsafe {
         libc::syscall(
             libc::SYS_mount,
-            mapping.from.as_ptr(),
-            mapping.at.as_ptr(),
-            none,
-            mapping.flags,
-            none,
+            c"holm".as_ptr(),
+            mount.at.as_ptr(),
+            mount.kind.as_ptr(),
+            mount.flags,
+            mount.options.as_ptr(),
         )
     }
 }
 
-unsafe fn new_mount(
-    kind: *const libc::c_char,
-    options: &[super::step::MountOption],
-    flags: c_long,
-    into: RawFd,
-    report: *mut Report,
-) -> c_long {
-    // SAFETY: all pointers are C strings or null.
-    unsafe {
-        let context = libc::syscall(libc::SYS_fsopen, kind, 1_u32);
-        if context < 0 {
-            return context;
-        }
-        for option in options {
-            let value = option.value.as_ref().map_or(std::ptr::null(), |value| value.as_ptr());
-            let command: c_long =
-                if value.is_null() { FSCONFIG_SET_FLAG } else { FSCONFIG_SET_STRING };
-            let result =
-                libc::syscall(libc::SYS_fsconfig, context, command, option.key.as_ptr(), value, 0);
-            if result < 0 {
-                return say_why(context, report, result);
-            }
-        }
-        let none = std::ptr::null::<c_void>();
-        let result = libc::syscall(libc::SYS_fsconfig, context, FSCONFIG_CMD_CREATE, none, none, 0);
-        if result < 0 {
-            return say_why(context, report, result);
-        }
-        let mount = libc::syscall(libc::SYS_fsmount, context, 1_u32, flags);
-        // The kernel's lowest free number may already be the wanted one, and `dup3` refuses to copy
-        // a descriptor onto itself.
-        if mount < 0 || mount == c_long::from(into) {
-            return mount;
-        }
-        libc::syscall(libc::SYS_dup3, mount, into, libc::O_CLOEXEC)
-    }
-}
-
-/// Keeps what the kernel says about a file system that it refused to make, because the error number
-/// alone says little.
-unsafe fn say_why(context: c_long, report: *mut Report, result: c_long) -> c_long {
-    // SAFETY: the report is as said in `run`; the call writes at most the length of its own array.
-    unsafe {
-        (*report).errno = sys::last_errno();
-        let said = &raw mut (*report).said;
-        libc::syscall(libc::SYS_read, context, said, SAID_BYTES);
-        result
-    }
-}
-
-const FSCONFIG_SET_FLAG: c_long = 0;
-const FSCONFIG_SET_STRING: c_long = 1;
-const FSCONFIG_CMD_CREATE: c_long = 6;
 /// Restores the default handling of signals. Handlers of the node do not exist in the new program,
 /// but signals that the node ignores or blocks would stay ignored or blocked.
 unsafe fn restore_signals() -> c_long {

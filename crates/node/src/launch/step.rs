@@ -2,7 +2,7 @@
 //! program.
 
 use super::report::Report;
-use libc::{c_int, c_long, c_ulong};
+use libc::{c_int, c_ulong};
 use rustix::fd::RawFd;
 use std::ffi::CString;
 
@@ -26,14 +26,7 @@ pub(super) enum Step {
     Enter {
         folder: CString,
     },
-    Mount(Mapping),
-    /// Makes a file system of this kind, attached nowhere yet, with the descriptor number `into`.
-    NewMount {
-        kind: CString,
-        options: Vec<MountOption>,
-        flags: c_long,
-        into: RawFd,
-    },
+    Mount(Mount),
     Pass {
         fd: RawFd,
         as_number: RawFd,
@@ -51,16 +44,12 @@ pub(super) enum Step {
     },
 }
 
-pub(super) struct Mapping {
-    pub(super) from: CString,
+/// A mount to make or to change. What is not needed for that is empty.
+pub(super) struct Mount {
+    pub(super) kind: CString,
     pub(super) at: CString,
     pub(super) flags: c_ulong,
-}
-
-pub(super) struct MountOption {
-    pub(super) key: CString,
-    /// `None` for an option without a value.
-    pub(super) value: Option<CString>,
+    pub(super) options: CString,
 }
 
 /// A null-terminated list of C strings, as exec needs it.
@@ -89,8 +78,9 @@ impl Step {
             Self::OwnMounts => "take mounts of its own".into(),
             Self::Attach { at, .. } => format!("attach a mount at {}", at.to_string_lossy()),
             Self::Enter { folder } => format!("enter the folder {}", folder.to_string_lossy()),
-            Self::Mount(mapping) => format!("change the mount at {}", mapping.at.to_string_lossy()),
-            Self::NewMount { kind, .. } => format!("make its {}", kind.to_string_lossy()),
+            Self::Mount(Mount { kind, at, .. }) => {
+                format!("mount `{}` at {}", kind.to_string_lossy(), at.to_string_lossy())
+            }
             Self::Pass { as_number, .. } => format!("pass on descriptor {as_number}"),
             Self::Close { .. } => "close the other descriptors".into(),
             Self::RestoreSignals => "restore its signals".into(),

@@ -2,7 +2,7 @@
 //! mounted where only that program sees it.
 
 use super::error::LaunchError;
-use super::plan::{PROGRAM, ROOT, overlay, pointers};
+use super::plan::{PROGRAM, overlay, pointers};
 use super::report::Report;
 use super::step::{Pointers, Step, Task};
 use super::{CONFIG_FD, LISTENER_FD, child};
@@ -60,7 +60,7 @@ pub(crate) fn start(tool: &Tool<'_>) -> Result<Pid, LaunchError> {
     let pid = pid.map_err(LaunchError::Clone)?;
     if report.errno != 0 {
         sys::reap(pid);
-        let what = describe(&steps, report.step) + &report.said();
+        let what = describe(&steps, report.step);
         return Err(LaunchError::Step { what, source: io::Errno::from_raw_os_error(report.errno) });
     }
     Ok(pid)
@@ -71,7 +71,6 @@ impl Tool<'_> {
         let fds = &self.fds;
         let mut steps = vec![Step::EndWithNode, Step::OwnMounts];
         steps.extend(overlay(&fds.layers, &fds.disk, ROOT_FOLDER)?);
-        steps.push(Step::Attach { mount: ROOT, at: CString::new(ROOT_FOLDER)? });
         let pass = |fd: &OwnedFd, as_number| Step::Pass { fd: fd.as_raw_fd(), as_number, flags: 0 };
         steps.extend([pass(&fds.null, 0), pass(&fds.output, 1), pass(&fds.output, 2)]);
         let passed = [(&fds.listener, LISTENER_FD), (&fds.config, CONFIG_FD)];

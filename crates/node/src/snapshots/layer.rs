@@ -17,14 +17,13 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, fstatvfs, mkdirat, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount,
+    MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree,
 };
 use rustix::process::chdir;
+use std::ffi::CString;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use types::overlay::lower_options;
 
 /// The most disk space that a file takes besides its content and its inode.
 const BLOCK_BYTES: u64 = 4_096;
@@ -119,9 +118,6 @@ fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
     sys::leave_mounts()?;
     let places = make_tmpfs(&[], MountAttrFlags::empty())?;
     move_mount(&places, "", CWD, empty, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    let context = context.as_fd();
-    fsconfig_set_string(context, "source", "holm")?;
     let mut lower = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         let place = empty.join(number.to_string());
@@ -132,16 +128,12 @@ fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
     let none = empty.join("none");
     mkdirat(CWD, &none, Mode::from_raw_mode(0o700))?;
     lower.push(open(&none)?);
-    // Named relative to this folder, which keeps the names short.
+    // As the guest names them, for the same reasons.
     chdir("/proc/self/fd")?;
     let names: Vec<String> = lower.iter().map(|layer| layer.as_raw_fd().to_string()).collect();
-    for (key, value) in lower_options(&names) {
-        fsconfig_set_string(context, key, value)?;
-    }
-    fsconfig_set_flag(context, "userxattr")?;
-    fsconfig_create(context)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC
-        | MountAttrFlags::MOUNT_ATTR_RDONLY;
-    Ok(fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+    let options = CString::new(format!("lowerdir={},userxattr", names.join(":")))?;
+    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("holm", &none, "overlay", flags, &*options)?;
+    let taken = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    Ok(open_tree(CWD, &none, taken)?)
 }
