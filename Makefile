@@ -2,6 +2,7 @@
 # make hub            makes all images that the project has recipes for
 # make test           runs everything that must pass before a change goes in
 # make test-fresh     the same in a clean clone with empty caches, as on a machine that never ran it
+# make test-debian    runs the tests of instances in a virtual machine, on Debian's own kernel
 # make bench NAME=api measures, compares with alternatives; also sandbox, gateway, density, wakes,
 #                     jobs, metrics, serve, build, storage, egress, models
 
@@ -15,6 +16,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/target
 DATA ?= data
 LISTEN ?= 127.0.0.1:8700
 NAME ?= api
+SUITE ?= bookworm
 
 BUILD_NEEDS := cc=gcc ld=binutils make=make
 NODE_NEEDS := nft=nftables mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs
@@ -35,7 +37,7 @@ BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run build server-program guest-program hub hub-test test test-fresh bench
+.PHONY: help run build server-program guest-program hub hub-test test test-fresh test-debian bench
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -90,6 +92,10 @@ test:
 
 test-fresh:
 	@tools/test-fresh
+
+# SUITE=trixie for Debian 13.
+test-debian:
+	@tools/test-debian $(SUITE)
 
 bench:
 	$(call section,What the measurement needs)
