@@ -29,8 +29,13 @@ use std::fs::File;
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use types::instance::{Exit, Fact, Happened, InstanceName, Resize, Stamp, boot_number};
+
+/// How long the node waits for starts before it leaves.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+const START_PAUSE: Duration = Duration::from_millis(1);
 
 /// All instances of one machine under one node name. Its calls block, most of them for a few
 /// milliseconds; any number of threads may make them.
@@ -295,6 +300,11 @@ impl Node {
     /// Removes what the node itself put on the machine: control groups and firewall rules. Meant
     /// for when the node will not be opened again; fails while there is an instance.
     pub fn leave(&self) -> io::Result<()> {
+        // What is being started has a control group, and is an instance or nothing in a moment.
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !self.registry.lock().starting.is_empty() && Instant::now() < deadline {
+            thread::sleep(START_PAUSE);
+        }
         self.shared.groups.remove()?;
         self.rules.as_ref().map_or(Ok(()), Rules::remove)
     }

@@ -207,9 +207,18 @@ fn answers(node: &Node, round: usize) {
     }
 }
 
+/// Returns true from Linux 6.15 on. Older kernels forget how a process ended once the machine's init
+/// has reaped it, which may come before this node looks.
+fn kernel_keeps_exits() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next().unwrap(), numbers.next().unwrap()) >= (6, 15)
+}
+
 fn they_end_as_told(machine: &Machine) {
     let node = machine.open();
-    assert_eq!(node.stop(&InstanceName::new("ending").unwrap(), PATIENCE).unwrap(), Exit::Code(5));
+    let exit = node.stop(&InstanceName::new("ending").unwrap(), PATIENCE).unwrap();
+    assert!(exit == Exit::Code(5) || (exit == Exit::Unknown && !kernel_keeps_exits()), "{exit:?}");
     for name in SURVIVORS {
         let id = InstanceName::new(name).unwrap();
         node.destroy(&id).unwrap();
