@@ -56,7 +56,8 @@ impl Netfilter {
                     _ if header.sequence != sequence => {}
                     DONE => return Ok(found),
                     FAILED => {
-                        let code = word(body, 0).map_or(0, i32::from_ne_bytes);
+                        let code = word(body, 0).map(i32::from_ne_bytes);
+                        let code = code.ok_or(io::ErrorKind::InvalidData)?;
                         return Err(Errno::from_raw_os_error(code.saturating_neg()).into());
                     }
                     _ => found.extend(body.get(GENERAL_BYTES..).and_then(connection)),
