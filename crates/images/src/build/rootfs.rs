@@ -94,8 +94,8 @@ const OPTION_BYTES_MAX: usize = 255;
 /// Returns the options that name these lower layers, topmost first. The names must not contain
 /// colons.
 ///
-/// Kernels before 6.7 know only one option for all of them, which is used as long as they fit. Newer
-/// kernels take any number, one by one.
+/// Kernels before 6.7 know only one option for all of them, which is used as long as they fit.
+/// Newer kernels take any number, one by one.
 fn lower_options(names: &[String]) -> Vec<(&'static str, String)> {
     let all = names.join(":");
     if all.len() <= OPTION_BYTES_MAX {

@@ -1,9 +1,9 @@
 //! Version 2 of control groups: one tree for all controllers.
 //!
 //! `tools/test-debian` runs the tests of instances on a machine with this version. Where only
-//! version 1 has controllers, as on most machines that run the other tests, groups are made, joined,
-//! frozen and killed in a tree without controllers; limits and counters of use are tested with files
-//! of the documented form.
+//! version 1 has controllers, as on most machines that run the other tests, groups are made,
+//! joined, frozen and killed in a tree without controllers; limits and counters of use are tested
+//! with files of the documented form.
 //!
 //! Unlike version 1 there is no list of devices here. The user namespace, and mounts that ignore
 //! device files, keep an instance from devices.

@@ -207,8 +207,8 @@ fn answers(node: &Node, round: usize) {
     }
 }
 
-/// Returns true from Linux 6.15 on. Older kernels forget how a process ended once the machine's init
-/// has reaped it, which may come before this node looks.
+/// Returns true from Linux 6.15 on. Older kernels forget how a process ended once the machine's
+/// init has reaped it, which may come before this node looks.
 fn kernel_keeps_exits() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());

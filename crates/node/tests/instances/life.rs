@@ -203,7 +203,8 @@ fn pausing_wins_against_a_program_that_starts_processes_without_end() {
     node.create(&spec).unwrap();
     for _ in 0..100 {
         node.pause(&spec.id).unwrap();
-        // What ends at this moment is still on its way out, and version 2 of control groups counts that.
+        // What ends at this moment is still on its way out, and version 2 of control groups counts
+        // that.
         let used = || node.usage(&spec.id).unwrap().cpu_us;
         await_that("nothing to be used any more", || used() == used());
         node.resume(&spec.id).unwrap();

@@ -34,8 +34,8 @@ pub(crate) fn world() -> World {
 }
 
 impl Machine {
-    /// Makes a machine. The calling thread, and all threads that it starts, get a network and mounts
-    /// of their own.
+    /// Makes a machine. The calling thread, and all threads that it starts, get a network and
+    /// mounts of their own.
     pub(crate) fn new() -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
