@@ -91,6 +91,7 @@ fn run() -> Result<(), Error> {
     // The parent may have a mask that keeps its own files private; files created in here get the
     // usual modes.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    raw::restore_ignored_signals();
     // The server refuses huge pages for itself, and its children inherit that. Programs in here
     // decide for themselves, as on any machine.
     let _ = rustix::thread::disable_transparent_huge_pages(false);

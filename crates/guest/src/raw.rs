@@ -337,6 +337,25 @@ pub(crate) fn close_inherited() -> Result<(), Errno> {
     if result < 0 { Err(last_error()) } else { Ok(()) }
 }
 
+/// Restores the default action of signals that this program has inherited as ignored, because all
+/// that it starts would ignore them too: `nohup` ignores hangups, and shells that start a server in
+/// the background ignore interrupts. Call it before anything handles signals.
+pub(crate) fn restore_ignored_signals() {
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| *signal != libc::SIGPIPE) {
+        // SAFETY: both actions are plain memory of this function, and a zeroed one is the default.
+        // Signals that cannot be asked about (the C library's own) are left as they are. Rust's
+        // runtime ignores `SIGPIPE` itself.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let asked = libc::sigaction(signal, std::ptr::null(), &raw mut action);
+            if asked == 0 && action.sa_sigaction == libc::SIG_IGN {
+                action = std::mem::zeroed();
+                libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
 /// Makes the control groups that this process is in the topmost ones that it sees.
 pub(crate) fn hide_groups_above() -> Result<(), Errno> {
     // SAFETY: this flag changes no descriptor and no memory of the process, which is why the call

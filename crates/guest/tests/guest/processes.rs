@@ -29,6 +29,19 @@ fn huge_pages_are_not_refused_for_workloads_because_the_server_refuses_them_for_
 }
 
 #[test]
+fn signals_that_the_server_ignores_are_not_ignored_by_workloads() {
+    let guest = Guest::start_by(&["env", "--ignore-signal"], &[]);
+    for signal in ["HUP", "INT", "QUIT", "PIPE", "TERM", "USR1", "TSTP"] {
+        let process = guest.run(&format!("trap 'echo caught' {signal}; kill -{signal} $$; exit 3"));
+        assert_eq!(
+            (&process["stdout"], &process["exitCode"]),
+            (&json!("caught\n"), &json!(3)),
+            "{signal}"
+        );
+    }
+}
+
+#[test]
 fn output_is_whole_and_apart() {
     let guest = Guest::start();
     let process = guest.run("echo out; echo err >&2; printf end");
