@@ -1,6 +1,7 @@
 //! The OpenAPI document, generated from the table and the types of the handlers, and a page to try
 //! it out.
 
+use crate::http::harden::guard_page;
 use crate::http::operation::{Base, Line, Needs, Operation, Shape};
 use crate::table;
 use axum::http::{HeaderValue, header};
@@ -10,6 +11,11 @@ use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 use types::error::ErrorBody;
 use types::{ApiVersion, Scope};
+
+/// The page loads and asks this server only, and no other site shows it in a frame.
+const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+);
 
 static TEXT: LazyLock<String> = LazyLock::new(|| control::json::text(&document()));
 
@@ -22,8 +28,10 @@ pub(crate) async fn served() -> Response {
     text("application/json", TEXT.as_str())
 }
 
-pub(crate) async fn page() -> Html<&'static str> {
-    Html(include_str!("openapi/page.html"))
+/// Answers with the page, into which people type their keys.
+pub(crate) async fn page() -> Response {
+    let page = Html(include_str!("openapi/page.html")).into_response();
+    guard_page(page, PAGE_POLICY)
 }
 
 pub(crate) async fn script() -> Response {

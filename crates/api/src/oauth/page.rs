@@ -1,8 +1,9 @@
 //! The frame, style and headers that all pages share.
 
+use crate::http::harden::guard_page;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, html};
 use types::error::Refusal;
 
@@ -120,30 +121,16 @@ pub(super) fn see_other(location: &str) -> Response {
     }
 }
 
-/// Adds security headers: no framing, caching, sniffing or referrers to other sites, and nothing is
-/// loaded except our style.
-fn guarded(mut response: Response, destination: Option<&str>) -> Response {
+/// Adds security headers. Nothing is loaded except our style.
+fn guarded(response: Response, destination: Option<&str>) -> Response {
     let extra = destination.map_or_else(String::new, |destination| format!(" {destination}"));
     let policy = format!(
         "default-src 'none'; style-src 'self'; form-action 'self'{extra}; frame-ancestors 'none'; base-uri 'none'"
     );
-    let headers = response.headers_mut();
     // A destination that cannot be in a header is not a URL; then only our own forms work.
     let policy =
         HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    for (name, value) in [
-        (header::X_FRAME_OPTIONS, "DENY"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Our own pages get the referrer, because browsers would otherwise not name the origin of
-        // our forms either.
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+    guard_page(response, policy)
 }
 
 pub(crate) async fn style() -> Response {
