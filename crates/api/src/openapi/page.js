@@ -56,7 +56,10 @@ function form(base, path, method, operation, components) {
   const send = element('button', { type: 'button', textContent: 'Send' });
   send.addEventListener('click', () => request(base, path, method, operation, fields, body, output));
   const labels = fields.map(([parameter, input]) => element('label', {}, parameter.name, input));
-  return element('div', {}, element('form', {}, ...labels), ...(body ? [body] : []), send, output);
+  const inputs = element('form', {}, ...labels);
+  // The browser would load the page anew, and forget the key.
+  inputs.addEventListener('submit', (event) => { event.preventDefault(); send.click(); });
+  return element('div', {}, inputs, ...(body ? [body] : []), send, output);
 }
 
 fetch('openapi.json').then((answer) => answer.json()).then((document_) => {
