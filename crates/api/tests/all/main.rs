@@ -16,6 +16,7 @@ mod nouns_buckets;
 mod nouns_catalogue;
 mod nouns_changes;
 mod nouns_egress;
+mod nouns_egress_gateways;
 mod nouns_followed;
 mod nouns_hub;
 mod nouns_jobs;

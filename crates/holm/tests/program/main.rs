@@ -9,6 +9,8 @@ mod command_line;
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod copies;
+#[cfg(test)]
 mod deploy;
 #[cfg(test)]
 mod documents;

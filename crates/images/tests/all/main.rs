@@ -7,6 +7,8 @@ mod contents;
 #[cfg(test)]
 mod extend;
 #[cfg(test)]
+mod faulty_registry;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod hostile;

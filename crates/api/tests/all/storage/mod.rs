@@ -4,6 +4,7 @@
 
 mod archives;
 mod commits;
+mod disks;
 mod drives;
 mod forks;
 mod images;
