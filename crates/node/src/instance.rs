@@ -242,6 +242,12 @@ impl Instance {
 
     fn kill(&self, mut state: MutexGuard<'_, State>) -> Result<Exit, Error> {
         if !matches!(*state, State::Exited { .. }) {
+            // Even to end takes processor time. Thousands of processes that share a small part of a
+            // processor would need many minutes.
+            if let Err(attempt) = self.body.lift_cpu_limit() {
+                let error = attempt.on(&self.id);
+                tracing::warn!(%error, "an instance that is killed may take long to end");
+            }
             self.signal(Signal::KILL)?;
         }
         self.wait_for_exit(&mut state, Instant::now() + KILL_TIMEOUT)

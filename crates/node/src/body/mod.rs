@@ -126,6 +126,10 @@ impl Body {
         self.container().group.limit_cpu(millicores).doing("limit the processor time of")
     }
 
+    pub(crate) fn lift_cpu_limit(&self) -> Result<(), Attempt> {
+        self.container().group.lift_cpu_limit().doing("lift the processor limit of")
+    }
+
     pub(crate) fn usage(&self) -> Result<Usage, Attempt> {
         self.container().group.usage().doing("measure")
     }

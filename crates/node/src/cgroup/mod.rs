@@ -211,6 +211,13 @@ impl Group {
         }
     }
 
+    pub(crate) fn lift_cpu_limit(&self) -> io::Result<()> {
+        match self {
+            Self::V1 { name } => v1::lift_cpu_limit(name),
+            Self::V2 { folder } => v2::lift_cpu_limit(folder),
+        }
+    }
+
     pub(crate) fn usage(&self) -> io::Result<Usage> {
         match self {
             Self::V1 { name } => v1::usage(name),

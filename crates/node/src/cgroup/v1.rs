@@ -146,6 +146,10 @@ pub(super) fn limit_cpu(name: &Path, millicores: u32) -> io::Result<()> {
     write(folder("cpu", name).join("cpu.cfs_quota_us"), quota.to_string())
 }
 
+pub(super) fn lift_cpu_limit(name: &Path) -> io::Result<()> {
+    write(folder("cpu", name).join("cpu.cfs_quota_us"), "-1")
+}
+
 pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut files = folders(name);
     // The devices group is the node's own, however deep the instance's group is below it.

@@ -100,6 +100,10 @@ pub(super) fn limit_cpu(folder: &Path, millicores: u32) -> io::Result<()> {
     write(folder.join(CPU), quota(millicores))
 }
 
+pub(super) fn lift_cpu_limit(folder: &Path) -> io::Result<()> {
+    write(folder.join(CPU), "max")
+}
+
 pub(super) fn entrances(folder: &Path) -> io::Result<Vec<OwnedFd>> {
     Ok(vec![open_for_writing(&folder.join("cgroup.procs"))?])
 }

@@ -199,6 +199,22 @@ fn processor_time_is_taken_back_while_an_instance_runs() {
     node.destroy(&spec.id).unwrap();
 }
 
+/// Each of them needs processor time to end, and together they have a hundredth of a processor.
+#[test]
+fn thousands_of_processes_with_hardly_any_processor_time_end_at_once() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let script = "for i in $(seq 3000); do sleep 1000 & done; echo all; wait";
+    let mut spec = machine.shell("bomb", script);
+    (spec.memory_mb, spec.pids_max) = (1024, 4000);
+    node.create(&spec).unwrap();
+    crate::machine::await_console(&node, &spec.id, "all");
+    node.limit_cpu(&spec.id, 10).unwrap();
+    let begin = Instant::now();
+    node.destroy(&spec.id).unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+}
+
 #[test]
 fn a_subnet_that_is_used_up_is_reported_as_such() {
     let mut machine = Machine::new();
