@@ -25,7 +25,8 @@
 //!
 //! Each heartbeat also compares what runs here with the rows, and so does the deletion of a workspace
 //! ([`Queue::note_removal`]). What another machine has taken over ends at once; what is gone with its
-//! workspace is asked to end, and has its grace period.
+//! workspace is asked to end, and has its grace period. Instances whose removal failed are removed
+//! then, too.
 
 mod compare;
 mod lease;

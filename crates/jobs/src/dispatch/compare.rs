@@ -17,8 +17,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     }
 
     /// Ends tasks that no longer belong to this machine because their workspace is gone or its
-    /// lease was taken. Gives back tasks that it holds only in the rows, after a commit whose
-    /// answer was lost.
+    /// lease was taken, and what is left of those that could not be removed. Gives back tasks that
+    /// it holds only in the rows, after a commit whose answer was lost.
     async fn compare(&mut self) -> Result<(), Error> {
         let mut held = self.held().await?;
         let taken = |(id, mine): (&AttemptId, &Mine)| {
@@ -30,13 +30,20 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             self.send_away(id, &gone);
         }
         held.retain(|id, _| !self.mine.contains_key(id));
+        let is_stray = |id: &AttemptId| {
+            let is_leaving = self.of_running.values().any(|of| of == id);
+            !self.mine.contains_key(id) && !held.contains_key(id) && !is_leaving
+        };
+        let strays = self.runner.present().into_iter().filter(is_stray).collect();
+        self.end_strays(strays).await;
         for (id, task) in held {
             self.lose(id, task, "the machine does not have it");
         }
         Ok(())
     }
 
-    /// Ends what an earlier run of this program has left and is not this machine's any more.
+    /// Ends what is on this machine and is not its any more: an earlier run of this program has
+    /// left it, or it could not be removed.
     pub(super) async fn end_strays(&mut self, strays: Vec<AttemptId>) {
         let gone = self.without_rows(&strays).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "tasks that were left running cannot be read; they end at once");

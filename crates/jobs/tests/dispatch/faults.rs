@@ -18,6 +18,7 @@ crate::on_both!(
     a_machine_whose_database_stays_silent_ends_its_tasks,
     what_the_machine_lost_is_run_again_but_not_for_ever,
     what_runs_of_an_unreadable_execution_ends_before_its_task_is_given_back,
+    what_could_not_be_removed_is_removed_later,
 );
 
 async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
@@ -189,6 +190,16 @@ async fn what_runs_of_an_unreadable_execution_ends_before_its_task_is_given_back
     let end = stage.end(&id).await;
     assert_eq!((end.phase, end.counts.failed), (Phase::Failed, 1));
     assert!(machine.abandoned.borrow().contains(&attempt), "it still runs");
+}
+
+async fn what_could_not_be_removed_is_removed_later(stage: Stage) {
+    let machine = Machine::ready("here");
+    *machine.stuck.lock() = 3;
+    let _program = Program::start(&stage, &machine, settings());
+    let id = stage.start(new("stuck", 2)).await;
+    assert_eq!(stage.end(&id).await.phase, Phase::Succeeded);
+    machine.has_abandoned(2).await;
+    assert!(machine.begun.borrow().values().all(|times| *times == 1), "it was run again");
 }
 
 /// Starts an execution whose order cannot be read, and whose only task a machine holds.

@@ -219,6 +219,8 @@ pub struct Machine {
     /// The attempts that were asked to end first.
     pub dismissed: Mutex<Vec<AttemptId>>,
     pub at_once: Mutex<(usize, usize)>,
+    /// How many removals are still to fail.
+    pub stuck: Mutex<usize>,
     world: World,
 }
 
@@ -236,6 +238,7 @@ impl Machine {
             abandoned: watch::Sender::default(),
             dismissed: Mutex::default(),
             at_once: Mutex::default(),
+            stuck: Mutex::default(),
             world: world(),
         })
     }
@@ -263,6 +266,13 @@ impl Machine {
         let mut abandoned = self.abandoned.subscribe();
         let wait = abandoned.wait_for(|abandoned| abandoned.len() >= count);
         tokio::time::timeout(POLICY, wait).await.unwrap().unwrap();
+    }
+
+    fn is_stuck(&self) -> bool {
+        let mut stuck = self.stuck.lock();
+        let is_stuck = *stuck > 0;
+        *stuck = stuck.saturating_sub(1);
+        is_stuck
     }
 
     fn begin(&self, id: &AttemptId, assignment: &Assignment) -> bool {
@@ -304,6 +314,9 @@ impl TaskRunner<Assignment> for Machine {
 
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
         Box::pin(async move {
+            if self.is_stuck() {
+                return;
+            }
             if self.instances.lock().remove(id).is_some() {
                 self.at_once.lock().0 -= 1;
                 self.abandoned.send_modify(|abandoned| abandoned.push(id.clone()));
