@@ -136,21 +136,6 @@ fn guarded(page: &Page) {
 }
 
 #[tokio::test]
-async fn the_page_for_keys_runs_only_its_own_script_and_is_in_no_frame() {
-    let cloud = Cloud::start().await;
-    let page = cloud.get("/v0/docs").await;
-    let header = |name: &str| page.headers.get(name).map_or("", |value| value.to_str().unwrap());
-    assert_eq!(page.status, StatusCode::OK);
-    for rule in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"] {
-        assert!(header("content-security-policy").contains(rule), "{rule}");
-    }
-    assert_eq!(header("x-frame-options"), "DENY");
-    assert_eq!(header("referrer-policy"), "same-origin");
-    assert_eq!(header("cache-control"), "no-store");
-    assert!(!page.text.contains("style=") && !page.text.contains("<script>"));
-}
-
-#[tokio::test]
 async fn a_person_signs_in_consents_and_the_program_gets_tokens() {
     let cloud = Cloud::start().await;
     let client = client(&cloud).await;

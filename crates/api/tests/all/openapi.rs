@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+use crate::common::Cloud;
+use http::StatusCode;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -25,6 +27,21 @@ fn the_file_in_docs_is_what_the_code_says() {
         file == api::document(),
         "docs/openapi.json differs from the code: run `cargo xtask openapi`"
     );
+}
+
+#[tokio::test]
+async fn the_page_for_keys_runs_only_its_own_script_and_is_in_no_frame() {
+    let cloud = Cloud::start().await;
+    let page = cloud.get("/v0/docs").await;
+    let header = |name: &str| page.headers.get(name).map_or("", |value| value.to_str().unwrap());
+    assert_eq!(page.status, StatusCode::OK);
+    for rule in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"] {
+        assert!(header("content-security-policy").contains(rule), "{rule}");
+    }
+    assert_eq!(header("x-frame-options"), "DENY");
+    assert_eq!(header("referrer-policy"), "same-origin");
+    assert_eq!(header("cache-control"), "no-store");
+    assert!(!page.text.contains("style=") && !page.text.contains("<script>"));
 }
 
 #[test]
