@@ -354,23 +354,27 @@ pub async fn removed(control: &Control, kind: KindName, id: &ResourceId) {
     }
 }
 
-/// Acts on a change before the caller is answered, for kinds where nothing has to start: models are
-/// called as soon as they are made, and follow their connections and policies as those are now.
+/// Acts on a change before the caller is answered, for kinds that are called as soon as they are
+/// made: models, which follow their connections and policies as those are now, and deployments,
+/// whose requests wait for a replica if the edge knows of them.
 pub async fn changed(control: &Control, workspace: &WorkspaceId, kind: KindName, name: &str) {
-    if !matches!(kind, KindName::Model | KindName::IntegrationConnection | KindName::Policy) {
+    use KindName::{Agent, Application, Function, IntegrationConnection, Model, Policy};
+    let is_called = matches!(kind, Model | Agent | Application | Function);
+    if !is_called && !matches!(kind, IntegrationConnection | Policy) {
         return;
     }
     let (of, within, named) = (control.clone(), workspace.clone(), name.to_owned());
-    let find = move |tx: &mut Tx<'_>| match kind {
-        KindName::Model => {
+    let find = move |tx: &mut Tx<'_>| {
+        if is_called {
             let row = resources::find(tx, &within, kind, "", &named)?;
-            Ok::<_, Error>(row.into_iter().map(|row| row.id).collect())
+            return Ok::<_, Error>(row.into_iter().map(|row| (kind, row.id)).collect());
         }
-        _ => route::models_with(&of, tx, &within, (kind, &named)),
+        let models = route::models_with(&of, tx, &within, (kind, &named))?;
+        Ok(models.into_iter().map(|id| (Model, id)).collect::<Vec<_>>())
     };
     let told = async {
-        for id in control.store.read(find).await? {
-            look_at(control, KindName::Model, &id).await?;
+        for (kind, id) in control.store.read(find).await? {
+            look_at(control, kind, &id).await?;
         }
         Ok::<_, Error>(())
     };

@@ -61,6 +61,23 @@ fn active(object: &Value) -> String {
     object["spec"]["revision"]["active"].as_str().unwrap().to_owned()
 }
 
+/// Otherwise a request that follows right away would be told that there is no such agent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_edge_knows_of_an_agent_and_of_its_change_before_the_caller_is_answered() {
+    let (cloud, _machine) = cloud().await;
+    for n in 0..20 {
+        let name = format!("a{n}");
+        let mut body = agent(&json!([]));
+        body["metadata"]["name"] = json!(name);
+        cloud.post("/v0/agents", body.clone()).await.ok();
+        assert_eq!(cloud.routes.sandbox("main", &name).name, name);
+        body["spec"]["enabled"] = json!(false);
+        cloud.put(&format!("/v0/agents/{name}"), body).await.ok();
+        let route = cloud.routes.sandbox("main", &name);
+        assert!(matches!(route.serving, Serving::Off { .. }), "{route:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_runs_with_its_environment_and_an_identity_of_its_own() {
     let (cloud, machine) = cloud().await;
