@@ -8,6 +8,9 @@ use types::ids::WorkspaceId;
 
 /// Most changes read at once.
 const AT_ONCE_MAX: u16 = 1000;
+/// The same for followers of one workspace. There are many of them, and what one has read stays in
+/// memory for as long as its caller does not read on.
+const AT_ONCE_OF_WORKSPACE_MAX: u16 = 100;
 
 /// Reads the feed from a revision on. Woken by commits of this process, and by a timer to notice
 /// those of others.
@@ -16,6 +19,7 @@ pub struct Follower {
     commits: watch::Receiver<i64>,
     workspace: Option<WorkspaceId>,
     after: i64,
+    at_once: u16,
     poll_interval: Duration,
 }
 
@@ -27,6 +31,7 @@ impl Store {
             commits: self.commits(),
             workspace: None,
             after,
+            at_once: AT_ONCE_MAX,
             poll_interval,
         }
     }
@@ -37,6 +42,7 @@ impl Follower {
     #[must_use]
     pub fn of(mut self, workspace: WorkspaceId) -> Self {
         self.workspace = Some(workspace);
+        self.at_once = AT_ONCE_OF_WORKSPACE_MAX;
         self
     }
 
@@ -71,9 +77,9 @@ impl Follower {
     }
 
     async fn read(&mut self) -> Result<Vec<Change>, Error> {
-        let recent = self.store.recent();
+        let (recent, at_once) = (self.store.recent(), self.at_once);
         if let Some((changes, upto)) =
-            recent.since(self.workspace.as_ref(), self.after, AT_ONCE_MAX.into())
+            recent.since(self.workspace.as_ref(), self.after, at_once.into())
         {
             self.after = upto;
             return Ok(changes);
@@ -81,7 +87,7 @@ impl Follower {
         let (workspace, after) = (self.workspace.clone(), self.after);
         let (changes, upto) = self
             .store
-            .read(move |tx| super::read(tx, workspace.as_ref(), after, AT_ONCE_MAX.into()))
+            .read(move |tx| super::read(tx, workspace.as_ref(), after, at_once.into()))
             .await?;
         self.after = upto;
         Ok(changes)
