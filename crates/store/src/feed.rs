@@ -149,6 +149,12 @@ pub fn latest(tx: &mut Tx<'_>) -> Result<i64, Error> {
     Ok(newest_below(tx, horizon)?.max(trimmed_to))
 }
 
+/// Returns the newest revision, even if followers cannot see it yet. A follower that claims to have
+/// seen a later one has followed another database, or what a restore has undone.
+pub fn newest(tx: &mut Tx<'_>) -> Result<i64, Error> {
+    tx.highest_revision()
+}
+
 /// Returns the newest revision below the horizon, or 0, since revisions start above 0.
 fn newest_below(tx: &mut Tx<'_>, horizon: i64) -> Result<i64, Error> {
     let row = tx.find(

@@ -25,6 +25,11 @@ pub enum Error {
         "changes up to revision {oldest} are no longer kept; list again and begin without `after`"
     )]
     ChangesGone { oldest: i64 },
+    #[error(
+        "there is no revision after {newest} yet, so the given one is of another server or of what \
+         a restore has undone; list again and begin without `after`"
+    )]
+    ChangesAhead { newest: i64 },
     #[error(transparent)]
     Version(#[from] UnknownVersion),
     #[error("the body has more than the {limit} bytes that are accepted")]
@@ -83,7 +88,7 @@ impl Error {
             Self::Malformed(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Version(_) => (StatusCode::BAD_REQUEST, "invalid_api_version"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "not_found"),
-            Self::ChangesGone { .. } => (StatusCode::GONE, "gone"),
+            Self::ChangesGone { .. } | Self::ChangesAhead { .. } => (StatusCode::GONE, "gone"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "not_acceptable"),

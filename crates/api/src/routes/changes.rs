@@ -19,6 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::feed::{self, Change, Follower};
+use types::ids::WorkspaceId;
 use types::{KindName, Timestamp, Verb};
 
 /// How often a comment is sent, so that proxies keep the stream open and a dead peer is noticed.
@@ -90,9 +91,7 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
     let workspace = call.who.workspace.clone();
     let start = move |tx: &mut store::Tx<'_>| match after {
         None => Ok(feed::latest(tx)?),
-        // Read once now, so that a revision that is no longer kept is refused with a status and not
-        // within the stream.
-        Some(after) => feed::since(tx, Some(&workspace), after, 1).map(|_| after).map_err(gone),
+        Some(after) => begin(tx, &workspace, after),
     };
     let after = call.app.store.read(start).await?;
     let follower =
@@ -103,6 +102,17 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
     let (waiting, waits_for) = (auth.clone(), Arc::clone(&ticket));
     let outlived = Box::pin(async move { waiting.outlived(&waits_for).await });
     Ok(ChangeStream { follower, kinds, auth, ticket, outlived, _open: open })
+}
+
+/// Checks a revision from which a watcher continues. It is read from once now, so that one that is
+/// no longer kept is refused with a status and not within the stream. Nothing would ever be told
+/// after one that was not given out yet.
+fn begin(tx: &mut store::Tx<'_>, workspace: &WorkspaceId, after: i64) -> Result<i64, Error> {
+    let newest = feed::newest(tx)?;
+    if after > newest {
+        return Err(Error::ChangesAhead { newest });
+    }
+    feed::since(tx, Some(workspace), after, 1).map(|_| after).map_err(gone)
 }
 
 fn gone(error: store::Error) -> Error {

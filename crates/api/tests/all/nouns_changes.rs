@@ -191,6 +191,20 @@ async fn a_watcher_that_was_away_too_long_is_told_so() {
 }
 
 #[tokio::test]
+async fn a_watcher_from_elsewhere_is_told_so_and_does_not_wait_for_nothing() {
+    for cloud in Cloud::on_both().await {
+        make(&cloud, "one").await;
+        let newest = cloud.store.read(store::feed::newest).await.unwrap();
+        let ahead = newest + 1;
+        let message = cloud.get(&format!("/v0/changes?after={ahead}")).await.refused(410);
+        assert!(message.contains("list again"), "{message}");
+        let mut watch = Watch::open(&cloud, "", Some(&newest.to_string())).await;
+        make(&cloud, "two").await;
+        assert_eq!(watch.change().await, "created agent two");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_ends_with_the_right_to_it_and_frees_its_place() {
     let streams = StreamLimits { total: 3, workspace: 2, holder: 1 };
     let cloud = Cloud::start_with(Settings { streams, ..settings() }).await;
