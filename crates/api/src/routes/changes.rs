@@ -19,10 +19,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::feed::{self, Change, Follower};
+use tokio::time::Instant;
 use types::ids::WorkspaceId;
 use types::{KindName, Timestamp, Verb};
 
-/// How often a comment is sent, so that proxies keep the stream open and a dead peer is noticed.
+/// How long nothing is sent before a comment is, so that proxies keep the stream open and a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -153,27 +154,43 @@ fn unknown_kind(name: &str) -> Error {
 async fn next(
     mut stream: ChangeStream,
 ) -> Option<(Result<Bytes, Infallible>, Option<ChangeStream>)> {
-    let changes = tokio::select! {
-        biased;
-        _ = &mut stream.outlived => return None,
-        changes = tokio::time::timeout(KEEPALIVE, stream.follower.next()) => changes,
-    };
-    // Changes after the loss of the right are not sent, even if both were noticed at the same time.
-    if stream.auth.still_admits(&stream.ticket).await.is_err() {
-        return None;
-    }
-    match changes {
-        Err(_) => Some((Ok(Bytes::from_static(b": still here\n\n")), Some(stream))),
-        Ok(Ok(changes)) => {
-            let text: String =
-                changes.into_iter().filter_map(|change| event(&stream.kinds, change)).collect();
-            Some((Ok(text.into()), Some(stream)))
+    let due = Instant::now() + KEEPALIVE;
+    loop {
+        let changes = tokio::select! {
+            biased;
+            _ = &mut stream.outlived => return None,
+            changes = tokio::time::timeout_at(due, stream.follower.next()) => changes,
+        };
+        // Changes after the loss of the right are not sent, even if both were noticed at the same
+        // time.
+        if stream.auth.still_admits(&stream.ticket).await.is_err() {
+            return None;
         }
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "a change stream ended");
-            Some((Ok(Bytes::from_static(b"event: gone\ndata: {}\n\n")), None))
+        let text: String = match changes {
+            Err(_) => String::new(),
+            Ok(Ok(changes)) => {
+                changes.into_iter().filter_map(|change| event(&stream.kinds, change)).collect()
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a change stream ended");
+                return Some((Ok(Bytes::from_static(b"event: gone\ndata: {}\n\n")), None));
+            }
+        };
+        if !text.is_empty() {
+            return Some((Ok(text.into()), Some(stream)));
+        }
+        // Changes of other kinds do not put this off.
+        if Instant::now() >= due {
+            let text = still_here(stream.follower.position());
+            return Some((Ok(text.into()), Some(stream)));
         }
     }
+}
+
+/// Says that the stream goes on, and from where to resume it: what was left out since the last event
+/// need not be read again.
+fn still_here(position: i64) -> String {
+    format!(": still here\nid: {position}\n\n")
 }
 
 fn event(kinds: &[KindName], change: Change) -> Option<String> {

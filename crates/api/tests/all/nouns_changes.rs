@@ -140,6 +140,26 @@ async fn a_watcher_sees_the_kinds_it_asked_for_in_its_own_workspace() {
         .refused(400);
 }
 
+/// Otherwise nobody notices that such a watcher is gone, proxies close its connection, and it resumes
+/// from where it began.
+#[tokio::test]
+async fn a_watcher_of_a_kind_that_is_left_alone_is_told_that_the_stream_goes_on() {
+    let cloud = Cloud::start().await;
+    let mut watch = Watch::open(&cloud, "?kind=preview", None).await;
+    let begun: i64 = watch.last.parse().unwrap();
+    let changes = async {
+        for n in 0.. {
+            make(&cloud, &format!("a{n}")).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = changes => unreachable!("there is no end to them"),
+        event = watch.event() => assert_eq!(event, None),
+    }
+    assert!(watch.last.parse::<i64>().unwrap() > begun, "it knows of what was left out");
+}
+
 /// Issues an access token with these scopes.
 async fn token(cloud: &Cloud, scope: &str) -> String {
     let made = cloud.post("/v0/service_accounts?workspace=main", json!({"name": "ci"})).await.ok();
