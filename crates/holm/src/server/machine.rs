@@ -6,7 +6,7 @@ use super::edge::{Hosts, Local};
 use super::guard::DataPlaneGuard;
 use super::machine_name::{self, NODE_FOLDER};
 use super::no_machine::NoMachine;
-use super::{assembly, authorities};
+use super::{assembly, authorities, name_servers};
 use crate::config::{self, Config, Role};
 use crate::error::Error;
 use auth::Auth;
@@ -146,7 +146,7 @@ async fn open_egress(
 ) -> Result<(), Error> {
     let Some(address) = host.proxy_address() else { return Ok(()) };
     let usual = match config.node.nameservers.as_slice() {
-        [] => own_nameservers(),
+        [] => name_servers::own(),
         told => told.to_vec(),
     };
     let usual: Vec<SocketAddr> =
@@ -349,24 +349,20 @@ fn node_settings(
     })
 }
 
-/// Returns the configured name servers, else those of this machine. Servers on loopback are left
-/// out, since sandboxes cannot reach them.
+/// Returns the name servers of sandboxes, and says so if there are none.
 fn nameservers(wishes: &config::Node) -> Vec<IpAddr> {
-    if !wishes.nameservers.is_empty() {
-        return wishes.nameservers.clone();
+    let why = match name_servers::of_sandboxes(wishes) {
+        Ok(found) if !found.is_empty() => return found,
+        Ok(_) => "this machine has none that they can reach".to_owned(),
+        Err(error) => format!("those of this machine cannot be read: {error}"),
+    };
+    if wishes.egress == config::Egress::Internet {
+        tracing::warn!(
+            why,
+            "sandboxes without network rules resolve no names: set `node.nameservers`"
+        );
     }
-    own_nameservers().into_iter().filter(|address| !address.is_loopback()).collect()
-}
-
-/// Returns the name servers that this machine itself uses.
-fn own_nameservers() -> Vec<IpAddr> {
-    let read = std::fs::read_to_string("/etc/resolv.conf");
-    let text = read.unwrap_or_else(|error| {
-        tracing::warn!(%error, "sandboxes get no name servers: /etc/resolv.conf cannot be read");
-        String::new()
-    });
-    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    lines.filter_map(|address| address.trim().parse().ok()).collect()
+    Vec::new()
 }
 
 fn guest(config: &Config) -> Result<PathBuf, Error> {

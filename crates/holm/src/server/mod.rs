@@ -25,6 +25,7 @@ mod kept;
 mod machine;
 pub(crate) mod machine_name;
 mod models;
+pub(crate) mod name_servers;
 mod no_machine;
 mod observe;
 mod probes;

@@ -3,6 +3,7 @@
 mod finding;
 mod limits;
 mod machine;
+mod network;
 mod place;
 
 use crate::commands::config::Place;
@@ -32,6 +33,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
         Ok(config) => {
             findings.push(settings(&config));
             findings.extend(limits::look(&config));
+            findings.extend(network::look(&config));
             findings.extend(place::look(&config).await);
         }
         Err(error) => {
