@@ -2,6 +2,7 @@
 
 use crate::launch::LaunchError;
 use crate::names::SnapshotName;
+use crate::net::Reached;
 use crate::settings::Subnet;
 use crate::spec::SpecError;
 use crate::state::Refused;
@@ -24,6 +25,13 @@ pub enum OpenError {
          (nft delete table inet {table})"
     )]
     SubnetTaken { subnet: Subnet, table: String },
+    /// Nothing was changed on the machine.
+    #[error(
+        "`node.subnet` is {subnet}, but {} is a network that this machine reaches through `{}` and \
+         would be cut off from: set `node.subnet` to a range that nothing here uses",
+        reached.network, reached.interface
+    )]
+    SubnetInUse { subnet: Subnet, reached: Reached },
     /// Nothing was changed: the instances go on as they are.
     #[error(
         "{changed}: that cannot change while instances run, asleep or awake (there are {running}: \

@@ -90,6 +90,7 @@ pub use extras::{Extras, Mount, Mounted};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use names::{NameError, Owner, SnapshotName};
+pub use net::{Other, Overlaps, Reached, WayOut, overlaps, try_way_out};
 pub use node::Node;
 pub use probe::{Finding, probe, probe_clones};
 pub use remote_store::{ReadStream, RemoteCopy, RemoteStore, WriteStream};

@@ -212,6 +212,21 @@ impl Subnet {
         fit(size.saturating_sub(3))
     }
 
+    /// Returns a slot that is never an instance's, and has the last address.
+    pub(crate) fn slot_of_nobody(self) -> u32 {
+        self.slots()
+    }
+
+    /// Makes the range of this size that has the address.
+    pub(crate) fn around(address: Ipv4Addr, bits: u8) -> Self {
+        let host_bits = u32::MAX.checked_shr(u32::from(bits)).unwrap_or(0);
+        Self { address: Ipv4Addr::from_bits(address.to_bits() & !host_bits), bits }
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.bits
+    }
+
     pub fn contains(self, address: Ipv4Addr) -> bool {
         let host_bits = u32::MAX.checked_shr(u32::from(self.bits)).unwrap_or(0);
         address.to_bits() & !host_bits == self.address.to_bits()
@@ -222,7 +237,7 @@ impl Subnet {
     }
 
     /// Returns the address of the node's proxy and resolver, as instances see it.
-    pub(crate) fn proxy(self) -> Ipv4Addr {
+    pub fn proxy(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(1))
     }
 

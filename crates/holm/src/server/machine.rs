@@ -6,7 +6,7 @@ use super::edge::{Hosts, Local};
 use super::guard::DataPlaneGuard;
 use super::machine_name::{self, NODE_FOLDER};
 use super::no_machine::NoMachine;
-use super::{assembly, authorities, name_servers};
+use super::{assembly, authorities, name_servers, other_firewalls};
 use crate::config::{self, Config, Role};
 use crate::error::Error;
 use auth::Auth;
@@ -94,6 +94,7 @@ async fn open_around(
     });
     tokio::spawn(tidy(host.clone()));
     tokio::spawn(look_at_disk(config.clone(), host.clone()));
+    tokio::spawn(other_firewalls::watch(config.clone(), world.clone()));
     use_objects(config, store, host).await?;
     let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
@@ -335,7 +336,7 @@ fn node_settings(
     };
     Ok(node::Settings {
         folder: config.data.folder.join(NODE_FOLDER),
-        name: format!("holm-{name}"),
+        name: machine_name::of_node(name),
         subnet,
         egress,
         nameservers: nameservers(wishes),

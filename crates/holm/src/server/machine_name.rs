@@ -35,6 +35,17 @@ pub(super) fn read(data: &Path, world: &World) -> Result<String, Error> {
     }
 }
 
+/// Returns the name if it was made, else one for what is only tried.
+pub(crate) fn find(data: &Path) -> String {
+    let name = std::fs::read_to_string(data.join(FILE)).unwrap_or_default();
+    if name.trim().is_empty() { "doctor".to_owned() } else { name.trim().to_owned() }
+}
+
+/// Returns the name of the node of a machine.
+pub(crate) fn of_node(machine: &str) -> String {
+    format!("holm-{machine}")
+}
+
 /// Returns whether a data folder has a name.
 pub(crate) fn is_given(data: &Path) -> bool {
     data.join(FILE).exists()

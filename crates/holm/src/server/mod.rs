@@ -28,6 +28,7 @@ mod models;
 pub(crate) mod name_servers;
 mod no_machine;
 mod observe;
+pub(crate) mod other_firewalls;
 mod probes;
 mod process;
 mod readers;

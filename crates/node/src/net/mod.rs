@@ -10,15 +10,19 @@ mod elements;
 mod inside;
 mod netfilter;
 mod netlink;
+mod occupied;
 mod others;
 mod proc;
 mod rules;
 mod table;
 mod tun;
+mod way_out;
 mod wire;
 
+pub use occupied::{Overlaps, Reached};
 pub(crate) use rules::Rules;
 pub(crate) use table::NFT;
+pub use way_out::{Other, WayOut, try_way_out};
 
 use crate::settings::{Egress, Settings, Subnet};
 use crate::sys;
@@ -47,11 +51,17 @@ pub(crate) struct Home {
 impl Home {
     /// Takes the namespace of the calling thread as the machine's.
     pub(crate) fn open(settings: &Settings) -> io::Result<Self> {
+        let connected = matches!(settings.egress, Egress::Internet { .. });
+        Ok(Self { connected, ..Self::of(&settings.name, settings.subnet)? })
+    }
+
+    /// The same for a node of this name whose instances have a way out.
+    fn of(node: &str, subnet: Subnet) -> io::Result<Self> {
         Ok(Self {
             namespace: File::open("/proc/thread-self/ns/net")?.into(),
-            interfaces: table::interface_prefix(&settings.name),
-            subnet: settings.subnet,
-            connected: matches!(settings.egress, Egress::Internet { .. }),
+            interfaces: table::interface_prefix(node),
+            subnet,
+            connected: true,
             proc: Proc::default(),
         })
     }
@@ -100,6 +110,11 @@ impl Home {
             inner_hardware: [0x02, 0x49, a, b, c, d],
         }
     }
+}
+
+/// Finds the networks of this machine that have addresses of a node's instances.
+pub fn overlaps(node: &str, subnet: Subnet) -> io::Result<Overlaps> {
+    occupied::overlaps(subnet, &table::interface_prefix(node))
 }
 
 /// Returns the thread to the machine's network when dropped.

@@ -95,6 +95,13 @@ impl Netlink {
         self.ask(message)
     }
 
+    /// Removes an interface, and the other end of its pair.
+    pub(super) fn remove(&mut self, index: u32) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_DELLINK, 0);
+        message.link(index, 0);
+        self.ask(message)
+    }
+
     pub(super) fn add_address(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
         let message = Message::new(libc::RTM_NEWADDR, create());
         self.ask(message.address(index, address, libc::RT_SCOPE_UNIVERSE))

@@ -122,7 +122,7 @@ fn remove(table: &str, proxy: Ipv4Addr) -> io::Result<()> {
 }
 
 fn table_name(settings: &Settings) -> String {
-    format!("{}{}", table::NAME_START, settings.name)
+    table::name(&settings.name)
 }
 
 fn add_proxy_address(address: Ipv4Addr) -> io::Result<()> {

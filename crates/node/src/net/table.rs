@@ -22,6 +22,11 @@ const INSTANCES_MAX: u32 = 65_535;
 /// How the names of all tables of nodes begin.
 pub(super) const NAME_START: &str = "holm-";
 
+/// Returns the name of a node's table.
+pub(super) fn name(node: &str) -> String {
+    format!("{NAME_START}{node}")
+}
+
 pub(super) fn interface_prefix(name: &str) -> String {
     // The end of a name differs more than its beginning when several nodes have similar names.
     let plain: Vec<char> = name.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -112,7 +117,8 @@ fn questions(settings: &Settings) -> String {
 
 /// Returns the script for the whole table. Its chains are:
 /// - `arrive`: what instances send to the machine itself. `proxy` is the part of it for the node's
-///   own address, which nobody else reaches.
+///   own address, which nobody else reaches. What `way_out` sends from the address of nobody is
+///   dropped by its own table.
 /// - `lead`: what is diverted to the resolver and to the proxy. Only the first packet of a
 ///   connection gets here.
 /// - `leave`, `enter`: what passes through the machine. If something gets here that should have
@@ -128,6 +134,7 @@ pub(super) fn text(
     let (subnet, proxy) = (settings.subnet, settings.subnet.proxy());
     let prefix = interface_prefix(&settings.name);
     let (sender, questions) = (sender(settings), questions(settings));
+    let nobody = subnet.address(subnet.slot_of_nobody());
     let mut resolvers = String::new();
     for address in &settings.nameservers {
         let family = if address.is_ipv4() { "ip" } else { "ip6" };
@@ -185,6 +192,7 @@ table inet {table} {{
   chain proxy {{
 {questions}
     ct state established accept
+    ip saddr {nobody} tcp dport {PROXY_PORT} accept
     ip saddr != @named drop
     tcp dport {{ {PROXY_PORT}, {NAMES_PORT} }} accept
     udp dport {NAMES_PORT} accept

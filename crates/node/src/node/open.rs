@@ -14,13 +14,13 @@ use crate::fixed_settings;
 use crate::instance::Instance;
 use crate::launch::rules;
 use crate::launch::starter::Starter;
-use crate::net::{Home, Rules};
+use crate::net::{self, Home, Rules};
 use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
 use crate::pool::Pool;
 use crate::records::Records;
 use crate::scratch::Scratches;
-use crate::settings::Settings;
+use crate::settings::{Egress, Settings};
 use crate::shared::{Shared, Stores};
 use crate::shares::Shares;
 use crate::sign::Sign;
@@ -127,8 +127,24 @@ fn open_stores(settings: &Settings, world: World) -> Result<(Stores, Capacity), 
 }
 
 fn require_own_subnet(settings: &Settings) -> Result<(), OpenError> {
-    match Rules::conflicting_table(settings).doing("read the firewall's tables")? {
-        Some(table) => Err(OpenError::SubnetTaken { subnet: settings.subnet, table }),
+    let subnet = settings.subnet;
+    if matches!(settings.egress, Egress::Nothing) {
+        return Ok(());
+    }
+    if let Some(table) = Rules::conflicting_table(settings).doing("read the firewall's tables")? {
+        return Err(OpenError::SubnetTaken { subnet, table });
+    }
+    let overlaps = net::overlaps(&settings.name, subnet).doing("read the machine's routes")?;
+    match overlaps.within.into_iter().next() {
+        // Instances that have such addresses need this node, and refusing mends nothing.
+        Some(reached) if overlaps.has_instances => {
+            tracing::error!(
+                network = %reached.network, interface = reached.interface, %subnet,
+                "this machine is cut off from a network whose addresses instances have: set `node.subnet` to a range that nothing here uses, when none runs"
+            );
+            Ok(())
+        }
+        Some(reached) => Err(OpenError::SubnetInUse { subnet, reached }),
         None => Ok(()),
     }
 }

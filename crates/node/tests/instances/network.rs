@@ -1,7 +1,7 @@
 //! What an instance reaches, and what it does not.
 
 use crate::machine::{BUSYBOX, Machine, await_console, await_that, run};
-use node::{Egress, Node};
+use node::{Egress, Node, OpenError, WayOut, try_way_out};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
@@ -212,4 +212,76 @@ fn without_egress_there_is_only_loopback() {
     node.destroy(&spec.id).unwrap();
     let (_, text) = run(&node, &machine.shell("resolver", "cat /etc/resolv.conf"));
     assert_eq!(text, "nameserver 192.0.2.53\n");
+}
+
+/// Makes a network behind an interface at whose other end nobody is.
+fn make_network(interface: &str, address: &str) {
+    sh(&format!(
+        "PATH=$PATH:/usr/sbin
+        ip link add {interface} type veth peer name {interface}-end
+        ip addr add {address} dev {interface}
+        ip link set {interface} up
+        ip link set {interface}-end up"
+    ));
+}
+
+#[test]
+fn what_other_firewalls_drop_is_seen() {
+    let machine = Machine::new();
+    let settings = &machine.settings;
+    let way = || {
+        let WayOut { routed, internet, proxy, .. } =
+            try_way_out(&settings.name, settings.subnet).unwrap();
+        (routed, internet, proxy)
+    };
+    assert_eq!(way(), (false, false, true));
+    make_network("uplink", "203.0.113.2/24");
+    sh("/usr/sbin/ip route add default via 203.0.113.1");
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
+    // The same before there is a node, and while there is one.
+    let check = || {
+        assert_eq!(way(), (true, true, true));
+        for (hook, expect) in [("forward", (true, false, true)), ("input", (true, true, false))] {
+            sh(&format!(
+                "/usr/sbin/nft 'table ip theirs {{ chain c {{ type filter hook {hook} priority 0; \
+                 policy drop; }}; }}'"
+            ));
+            assert_eq!(way(), expect, "{hook}");
+            sh("/usr/sbin/nft delete table ip theirs");
+        }
+    };
+    let links = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap().lines().count();
+    let before = links();
+    check();
+    assert_eq!(links(), before);
+    sh("test -z \"$(/usr/sbin/nft list tables)\"");
+    let node = machine.open();
+    check();
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
+    assert!(!try_way_out(&settings.name, settings.subnet).unwrap().forwards);
+    node.leave().unwrap();
+    sh("test -z \"$(/usr/sbin/nft list tables)\"");
+}
+
+#[test]
+fn a_node_takes_no_addresses_that_the_machine_reaches() {
+    let machine = Machine::new();
+    make_network("wide", "10.250.0.1/8");
+    drop(machine.open());
+    make_network("lan", "10.199.3.1/24");
+    let opened = Node::open(machine.settings.clone(), crate::machine::world());
+    assert!(
+        matches!(&opened, Err(OpenError::SubnetInUse { reached, .. }) if reached.interface == "lan"),
+        "{:?}",
+        opened.err()
+    );
+    // A node whose instances are alive has to go on.
+    sh("/usr/sbin/ip link set lan down");
+    let node = machine.open();
+    let instance = machine.shell("alive", "sleep 60");
+    node.create(&instance).unwrap();
+    drop(node);
+    sh("/usr/sbin/ip link set lan up");
+    machine.open().destroy(&instance.id).unwrap();
+    sh("/usr/sbin/ip link del lan");
 }
