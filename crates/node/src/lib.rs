@@ -58,6 +58,7 @@ mod network_pool;
 mod node;
 mod number;
 mod oci;
+mod own_group;
 mod pool;
 mod probe;
 mod process;
@@ -92,7 +93,7 @@ pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use names::{NameError, Owner, SnapshotName};
 pub use net::{Other, Overlaps, Reached, WayOut, overlaps, try_way_out};
 pub use node::Node;
-pub use probe::{Finding, probe, probe_clones};
+pub use probe::{Finding, probe, probe_clones, probe_needed};
 pub use remote_store::{ReadStream, RemoteCopy, RemoteStore, WriteStream};
 pub use settings::{
     Backend, EGRESS_MARK, Egress, Firewall, Level, Limits, NAMES_PORT, PROXY_PORT, Settings,

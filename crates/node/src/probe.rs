@@ -11,7 +11,7 @@ use crate::scratch;
 use crate::sys;
 use crate::users::make_users;
 use rustix::fd::AsFd;
-use rustix::fs::CWD;
+use rustix::fs::{Access, CWD, access};
 use rustix::mount::{
     FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsopen,
     move_mount,
@@ -32,18 +32,12 @@ pub struct Finding {
     pub detail: String,
 }
 
-/// Tries the parts of an instance one by one. Leaves nothing behind.
-pub fn probe() -> Vec<Finding> {
-    let need = |what, result| finding(what, None, result);
+/// Tries the parts of an instance one by one, with layers in a folder, which need not exist yet.
+/// Leaves nothing behind.
+pub fn probe(layers: &Path) -> Vec<Finding> {
     let try_out = |what, help, result| finding(what, Some(help), result);
-    let made =
-        |result: io::Result<_>| result.map(|_: rustix::fd::OwnedFd| "can be made".to_owned());
-    vec![
-        need("control groups", control_groups()),
-        need("user namespaces", made(make_users(PROBE_ROOT))),
-        need("network namespaces", network_namespace()),
-        need("devices", made(disk::make_devices())),
-        need("layers with shifted owners", shifted_layers()),
+    let mut found = probe_needed(layers);
+    found.extend([
         try_out("files of sandboxes in memory", MEMORY_HELP, files_in_memory()),
         try_out("firewall (nft)", FIREWALL_HELP, firewall()),
         try_out(
@@ -54,7 +48,34 @@ pub fn probe() -> Vec<Finding> {
         try_out("volumes that grow while they are used (mkfs.xfs)", GROWTH_HELP, growing_volumes()),
         try_out("another program to start instances (runc)", RUNC_HELP, runc()),
         try_out("memory that can be written out (swap)", SWAP_HELP, swap()),
+    ]);
+    found
+}
+
+/// Tries only the parts that no instance can be made without.
+pub fn probe_needed(layers: &Path) -> Vec<Finding> {
+    let need = |what, result| finding(what, None, result);
+    let made =
+        |result: io::Result<_>| result.map(|_: rustix::fd::OwnedFd| "can be made".to_owned());
+    vec![
+        need("control groups", control_groups()),
+        need("user namespaces", made(within_limit("user", make_users(PROBE_ROOT)))),
+        need("network namespaces", within_limit("net", network_namespace())),
+        need("devices", made(disk::make_devices())),
+        need("layers with shifted owners", shifted_layers(layers)),
     ]
+}
+
+/// Names the limit that the kernel means when it makes no namespace for lack of "space".
+fn within_limit<T>(kind: &str, made: io::Result<T>) -> io::Result<T> {
+    made.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSPC) => {
+            let limit = format!("user.max_{kind}_namespaces");
+            let why = format!("the machine's limit is reached: raise it with sysctl {limit}");
+            io::Error::new(error.kind(), why)
+        }
+        _ => error,
+    })
 }
 
 /// Checks how files are cloned on the disk of a node's folder, which need not exist yet.
@@ -84,11 +105,21 @@ const SWAP_HELP: &str = "sandboxes that sleep keep their memory without it: make
 const PROBE_ROOT: u32 = 4_000_000_000;
 
 fn control_groups() -> io::Result<String> {
-    match cgroup::version() {
-        Some(cgroup::Version::V1) => Ok("version 1".to_owned()),
-        Some(cgroup::Version::V2) => Ok("version 2".to_owned()),
-        None => Err(io::Error::other("no control groups with memory, cpu, pids and freezer")),
-    }
+    let (version, tree) = match cgroup::version() {
+        Some(cgroup::Version::V1) => ("version 1", "/sys/fs/cgroup/pids"),
+        Some(cgroup::Version::V2) => ("version 2", "/sys/fs/cgroup"),
+        None => {
+            return Err(io::Error::other("no control groups with memory, cpu, pids and freezer"));
+        }
+    };
+    access(tree, Access::WRITE_OK).map_err(|error| {
+        let why = format!(
+            "{tree} cannot be written ({error}): a container needs --privileged, or a mount of its \
+             own of that folder"
+        );
+        io::Error::new(io::Error::from(error).kind(), why)
+    })?;
+    Ok(version.to_owned())
 }
 
 /// Runs on a thread of its own, which ends in the namespace that it made.
@@ -99,10 +130,25 @@ fn network_namespace() -> io::Result<String> {
     Ok("can be made".to_owned())
 }
 
+/// Checks whether the disk of this folder can have the layers of instances.
+fn shifted_layers(folder: &Path) -> io::Result<String> {
+    let there = folder.ancestors().find(|above| above.exists() && !above.as_os_str().is_empty());
+    let there = there.unwrap_or(Path::new("."));
+    show_shifted(there).map_err(|error| {
+        let why = format!(
+            "the disk of {} cannot show files with other owners ({error}): give `data.folder` and \
+             `images.folder` a disk with ext4, XFS or btrfs",
+            there.display()
+        );
+        io::Error::new(error.kind(), why)
+    })?;
+    Ok("can be shown".to_owned())
+}
+
 /// Makes an overlay of a layer with shifted owners, as each instance has one.
-fn shifted_layers() -> io::Result<String> {
-    let users = make_users(PROBE_ROOT)?;
-    let view = disk::view_layer(Path::new("/usr"), users.as_fd())?;
+fn show_shifted(layer: &Path) -> io::Result<()> {
+    let users = within_limit("user", make_users(PROBE_ROOT))?;
+    let view = disk::view_layer(layer, users.as_fd())?;
     on_own_thread(|| {
         sys::leave_mounts()?;
         move_mount(&view, "", CWD, ROOT_FOLDER, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
@@ -112,7 +158,7 @@ fn shifted_layers() -> io::Result<String> {
         fsconfig_set_flag(&context, "userxattr")?;
         fsconfig_create(&context)
     })?;
-    Ok("can be shown".to_owned())
+    Ok(())
 }
 
 fn files_in_memory() -> io::Result<String> {
@@ -166,11 +212,27 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_cannot_have_layers_is_named() {
+        // The kernel shows no files of this kind with other owners.
+        let why = shifted_layers(Path::new("/proc/not/there")).unwrap_err().to_string();
+        assert!(why.contains("the disk of /proc "), "{why}");
+    }
+
+    #[test]
+    fn a_limit_on_namespaces_is_named() {
+        let why = within_limit::<()>("net", Err(io::Error::from_raw_os_error(libc::ENOSPC)));
+        assert!(why.unwrap_err().to_string().contains("user.max_net_namespaces"));
+    }
+
+    #[test]
     fn whatever_can_be_done_without_says_what_brings_it() {
-        for finding in probe() {
+        for finding in probe(Path::new("/usr")) {
             assert_eq!(finding.needed, finding.help.is_empty(), "{finding:?}");
         }
-        let swap = probe().into_iter().find(|finding| finding.what.contains("swap")).unwrap();
+        let swap = probe(Path::new("/usr"))
+            .into_iter()
+            .find(|finding| finding.what.contains("swap"))
+            .unwrap();
         assert!(swap.help.contains("mkswap"), "{swap:?}");
     }
 }

@@ -130,6 +130,10 @@ async fn open_host(
 ) -> Result<LocalMachine, Error> {
     let opened = tokio::task::spawn_blocking(move || {
         let images = images(&config)?;
+        let needed = node::probe_needed(&config.images_folder());
+        for missing in needed.iter().filter(|found| !found.works) {
+            tracing::error!(needed = missing.what, why = missing.detail, "no sandbox can start");
+        }
         let settings = host_settings(&config, &world, doors)?;
         LocalMachine::open(settings, images, world)
             .map_err(|error| cannot("run sandboxes on this machine", &error))

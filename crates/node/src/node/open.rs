@@ -17,6 +17,7 @@ use crate::launch::starter::Starter;
 use crate::net::{self, Home, Rules};
 use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
+use crate::own_group;
 use crate::pool::Pool;
 use crate::records::Records;
 use crate::scratch::Scratches;
@@ -33,10 +34,13 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 use types::World;
+
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 impl Node {
     /// Takes charge of the instances of an earlier node with this name and folder, and removes what
@@ -52,6 +56,8 @@ impl Node {
         require_own_subnet(&settings)?;
         let (stores, capacity) = open_stores(&settings, world)?;
         let stores = Arc::new(stores);
+        own_group::leave_root(Path::new(CONTROL_GROUPS))
+            .doing("leave the root of the control groups")?;
         let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
             .doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);

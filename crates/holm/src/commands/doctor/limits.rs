@@ -36,6 +36,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
         disks(&capacity),
         terminals(&limits),
         connections(&limits),
+        namespaces(&limits),
     ];
     if config.node.backend == Backend::Runc {
         findings.push(runc(&config.node.runc));
@@ -137,6 +138,30 @@ fn connections(limits: &node::Limits) -> Finding {
         CHECK,
         says,
         "`holm up` raises net.netfilter.nf_conntrack_max as far as the memory allows; or lower node.connections_max",
+    )
+}
+
+/// Checks the kernel's limits on namespaces, which somebody may have lowered.
+fn namespaces(limits: &node::Limits) -> Finding {
+    const CHECK: &str = "namespaces";
+    /// What the kernel allows by itself is more, also on a small machine.
+    const ENOUGH: u64 = 1_024;
+    const KINDS: [&str; 7] = ["user", "net", "mnt", "pid", "ipc", "uts", "cgroup"];
+    let wanted = (u64::from(limits.instances) + u64::from(limits.networks_ready)).min(ENOUGH);
+    let few = KINDS.into_iter().filter_map(|kind| {
+        let now = number(&format!("/proc/sys/user/max_{kind}_namespaces"))?;
+        (now < wanted).then(|| (format!("user.max_{kind}_namespaces"), now))
+    });
+    let few: Vec<_> = few.collect();
+    if few.is_empty() {
+        return Finding::ok(CHECK, "as many as sandboxes need");
+    }
+    let says = few.iter().map(|(limit, now)| format!("{limit} is {now}"));
+    let raise = few.iter().map(|(limit, _)| format!("{limit}={wanted}"));
+    Finding::warn(
+        CHECK,
+        format!("each sandbox needs one of each kind: {}", says.collect::<Vec<_>>().join(", ")),
+        format!("sysctl -w {}, and name it in /etc/sysctl.d", raise.collect::<Vec<_>>().join(" ")),
     )
 }
 

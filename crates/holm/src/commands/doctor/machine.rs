@@ -14,10 +14,11 @@ const MEMORY_WISHED_KIB: u64 = 1 << 20;
 /// A clock before this year was never set.
 const PLAUSIBLE_YEAR: &str = "2026";
 
-/// Checks the machine. If `runs_workloads`, the server cannot start without what they need.
-pub(super) fn look(runs_workloads: bool) -> Vec<Finding> {
+/// Checks the machine, with the folder of images. If `runs_workloads`, the server cannot start
+/// without what they need.
+pub(super) fn look(runs_workloads: bool, images: &Path) -> Vec<Finding> {
     let mut findings = vec![kernel()];
-    findings.extend(node::probe().into_iter().map(|found| finding(found, runs_workloads)));
+    findings.extend(node::probe(images).into_iter().map(|found| finding(found, runs_workloads)));
     findings.extend([micro_vms(), memory(), open_files(), clock()]);
     findings
 }
@@ -31,7 +32,8 @@ fn finding(found: node::Finding, runs_workloads: bool) -> Finding {
     let remedy = |found: &node::Finding| match (found.needed, rustix::process::geteuid().is_root())
     {
         (true, true) => {
-            "sandboxes need it: use a newer kernel, or serve without them: `holm up --role api`"
+            "sandboxes need it: if what it says does not help, use a newer kernel, or serve without \
+             them: `holm up --role api`"
         }
         (true, false) => {
             "sandboxes need it, and root to make it: run as root, or `holm up --role api`"

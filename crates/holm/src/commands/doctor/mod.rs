@@ -28,7 +28,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let config = args.place.load(&[]);
     let runs_workloads =
         config.as_ref().is_ok_and(|config| config.server.roles.contains(&Role::Node));
-    let mut findings = machine::look(runs_workloads);
+    let images = config.as_ref().map_or_else(|_| "/usr".into(), Config::images_folder);
+    let mut findings = machine::look(runs_workloads, &images);
     match config {
         Ok(config) => {
             findings.push(settings(&config));
