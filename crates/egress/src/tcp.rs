@@ -9,6 +9,10 @@ use tokio::net::{TcpSocket, TcpStream};
 /// How long a connection is silent before it is probed, and the time between probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// Most bytes that the kernel takes for a peer before they can be sent. It would take megabytes for
+/// each that does not read, out of one room for the whole machine (`net.ipv4.tcp_mem`).
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
+
 /// Makes one connection, from its own address if it has one.
 pub(crate) async fn connect(
     to: SocketAddr,
@@ -33,9 +37,34 @@ pub(crate) async fn connect(
     Ok(stream)
 }
 
-/// Makes small writes go out at once, and detects a peer that has vanished. Used for both sides.
+/// Makes small writes go out at once, keeps little for a peer that does not read, and detects one that
+/// has vanished. Used for both sides.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn little_is_kept_for_a_peer_that_does_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap();
+        let (stream, _peer) = tokio::join!(connect(to, None, None), listener.accept());
+        let (stream, piece, mut taken) = (stream.unwrap(), vec![0; 64 << 10], 0);
+        let write = async {
+            while stream.writable().await.is_ok() {
+                if let Ok(some) = stream.try_write(&piece) {
+                    taken += some;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+        assert!((1..1 << 20).contains(&taken), "{taken}");
+    }
 }

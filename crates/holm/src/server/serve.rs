@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use rustix::net::sockopt;
+use socket2::SockRef;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -31,6 +32,10 @@ use tokio_util::sync::CancellationToken;
 const ROOM_AT_ERROR: usize = 64;
 /// Most bytes buffered of one answer for a client that does not read.
 const SEND_BYTES_MAX: usize = 64 << 10;
+/// Most bytes that the kernel takes for a connection before they can be sent. It would take megabytes
+/// (`net.ipv4.tcp_wmem`), and has one room for those of the whole machine (`tcp_mem`), which some
+/// hundred clients that do not read would use up. What is on its way to a client does not count.
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
 /// Most open requests on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
 /// An HTTP/2 connection is closed when it has more than this many requests that were reset before
@@ -151,6 +156,7 @@ async fn open(at: SocketAddr) -> io::Result<TcpListener> {
     sockopt::set_tcp_keepintvl(&tcp, ALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(&tcp, ALIVE_PROBES)?;
     sockopt::set_socket_keepalive(&tcp, true)?;
+    SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     Ok(tcp)
 }
 
@@ -291,12 +297,33 @@ impl Ending {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_client_that_vanished_is_asked_for() {
+    /// Returns both ends of a connection, the client's first.
+    async fn connected() -> (TcpStream, TcpStream) {
         let listener = open(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let at = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
-        let (_client, (accepted, _)) = (client.unwrap(), accepted.unwrap());
+        (client.unwrap(), accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn little_is_kept_for_a_client_that_does_not_read() {
+        let (client, accepted) = connected().await;
+        SockRef::from(&client).set_recv_buffer_size(64 << 10).unwrap();
+        let (piece, mut taken) = (vec![0; 64 << 10], 0);
+        let write = async {
+            while accepted.writable().await.is_ok() {
+                if let Ok(some) = accepted.try_write(&piece) {
+                    taken += some;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+        assert!((1..1 << 20).contains(&taken), "{taken}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_vanished_is_asked_for() {
+        let (_client, accepted) = connected().await;
         assert!(sockopt::socket_keepalive(&accepted).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), ALIVE_AFTER);
         assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), ALIVE_INTERVAL);
