@@ -74,6 +74,8 @@ use tokio_util::sync::CancellationToken;
 use types::World;
 
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
+/// The first time comes sooner, so that a server that is started often tidies too.
+const TIDY_FIRST: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Error> {
     let begun = Instant::now();
@@ -274,7 +276,9 @@ struct Upkeep {
 impl Upkeep {
     /// Deletes expired data every hour. A failure only delays it.
     async fn tidy(self, draining: CancellationToken) {
-        while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
+        let mut pause = TIDY_FIRST;
+        while draining.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+            pause = TIDY_EVERY;
             let tidied = self.store.tidy(self.world.now()).await;
             let forgotten = self.logs.tidy(self.world.now()).await;
             if let Err(error) = self.control.forget_executions().await {
