@@ -73,15 +73,23 @@ impl Browser {
         cookie(&self.headers, &which.name(self.secure))
     }
 
-    /// Returns the signed-in user.
+    /// Returns the signed-in user. For what a page of another origin asks for unseen, nobody is
+    /// signed in: browsers send the session with it if only the host or the port differs, and such
+    /// a page could use up a person's attempts at device codes.
     pub(super) async fn user(
         &self,
         auth: &Auth,
     ) -> Result<Option<store::identity::users::User>, store::Error> {
-        match self.get(Cookie::Session) {
+        match self.get(Cookie::Session).filter(|_| !self.is_unseen()) {
             Some(secret) => auth.session(&secret).await,
             None => Ok(None),
         }
+    }
+
+    /// Returns whether a page of another origin sent the request, and no window shows the answer.
+    fn is_unseen(&self) -> bool {
+        let opens = Fetch::of("GET", |name| self.field(name)).opens_page();
+        self.is_from_elsewhere() && (!opens || self.field("sec-purpose").is_some())
     }
 
     /// Returns the hidden field that every form contains.
@@ -109,13 +117,16 @@ impl Browser {
         Ok(params)
     }
 
-    /// Returns whether a page of another origin sent the form. Content of workspaces counts as
+    /// Returns whether a page of another origin sent the request. Content of workspaces counts as
     /// another origin even if only the port differs, which cookies do not distinguish.
     fn is_from_elsewhere(&self) -> bool {
-        let field =
-            |name| self.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let (host, own) = (field("host"), self.own_host.as_str());
-        Fetch::of("POST", field).is_from_elsewhere(|origin| origin == own || Some(origin) == host)
+        let (host, own) = (self.field("host"), self.own_host.as_str());
+        Fetch::of("POST", |name| self.field(name))
+            .is_from_elsewhere(|origin| origin == own || Some(origin) == host)
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// Sets the cookie that the browser's next form needs.

@@ -284,7 +284,14 @@ async fn a_device_is_signed_in_on_its_page() {
     let mut browser = Browser::new(&cloud);
     assert!(browser.get(path).await.location().contains("user_code"));
     assert_eq!(browser.sign_in(path).await.location(), path);
-    let page = browser.get(path).await;
+    // What a page asks for unseen uses up no attempts of the person.
+    let from_elsewhere = |path: &str| Request::get(path).header("sec-fetch-site", "same-site");
+    for _ in 0..12 {
+        let guess = from_elsewhere("/oauth/device?user_code=BBBB-BBBB");
+        assert!(browser.send(guess, String::new()).await.location().contains("sign-in"));
+    }
+    let link = from_elsewhere(path).header("sec-fetch-mode", "navigate");
+    let page = browser.send(link, String::new()).await;
     guarded(&page);
     let code = device["user_code"].as_str().unwrap();
     assert!(page.text.contains(code));
