@@ -202,6 +202,12 @@ fn a_data_folder_without_a_name_is_refused_wherever_it_is_set() {
 }
 
 #[test]
+fn a_data_folder_that_a_shell_should_have_replaced_is_refused() {
+    refused("[data]\nfolder = \"~/holm\"", &["holm.toml:2: `data.folder` is `~/holm`", "/var/lib"]);
+    assert!(load_text("[data]\nfolder = \"./~\"").is_ok());
+}
+
+#[test]
 fn entries_of_lists_that_nothing_could_match_are_refused() {
     for (key, entry) in [
         ("egress.inside", "http://x"),

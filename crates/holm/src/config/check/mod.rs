@@ -138,10 +138,21 @@ fn content(server: &Server) -> Result<(), Wrong> {
 }
 
 /// Checks the data folder. No text would be the current folder, so that a server started elsewhere
-/// would begin anew.
+/// would begin anew; so would one in a folder of the name `~`, which only shells replace.
 fn data(config: &Config) -> Result<(), Wrong> {
-    match config.data.folder.as_os_str().is_empty() {
-        true => wrong("data.folder", "is empty: name a folder, such as ./data or /var/lib/holm"),
+    const KEY: &str = "data.folder";
+    let folder = &config.data.folder;
+    if folder.as_os_str().is_empty() {
+        return wrong(KEY, "is empty: name a folder, such as ./data or /var/lib/holm");
+    }
+    match folder.starts_with("~") {
+        true => wrong(
+            KEY,
+            format!(
+                "is `{}`, and nobody replaces the `~`: write the whole path, such as /var/lib/holm",
+                folder.display()
+            ),
+        ),
         false => Ok(()),
     }
 }
