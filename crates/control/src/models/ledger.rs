@@ -39,5 +39,5 @@ impl Books for StoreBooks {
 }
 
 fn told(error: store::Error) -> BooksError {
-    BooksError(error.to_string())
+    BooksError(types::chain(&error))
 }

@@ -28,9 +28,9 @@ const USED_MAX: i64 = SUM_MAX;
 pub enum OpenError {
     #[error("the journal of models in {folder} is used by another process")]
     InUse { folder: String },
-    #[error("the journal of models cannot be used: {0}")]
+    #[error("the journal of models cannot be used")]
     Journal(#[from] std::io::Error),
-    #[error("limits of models cannot be read: {0}")]
+    #[error("limits of models cannot be read")]
     Books(#[from] BooksError),
 }
 

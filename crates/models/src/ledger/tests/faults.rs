@@ -46,7 +46,8 @@ async fn a_start_that_is_killed_counts_once() {
     // The store takes it in, but its answer is lost, and the files stay.
     place.books.is_forgetful.store(true, Ordering::Relaxed);
     let failed = Ledger::open(settings.clone(), place.books.clone(), place.world()).await;
-    assert!(matches!(failed, Err(OpenError::Books(_))));
+    let Err(failed @ OpenError::Books(_)) = failed else { panic!("it opened") };
+    assert_eq!(types::chain(&failed), "limits of models cannot be read: on purpose");
     assert_eq!(place.books.used(), 100);
     place.open_with(settings).await.close().await;
     assert_eq!((place.books.used(), place.books.usage().calls), (100, 1));
