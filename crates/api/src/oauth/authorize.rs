@@ -75,7 +75,7 @@ async fn check(auth: &Auth, query: &str) -> Result<Request, Answered> {
 
 fn consent(request: &Request, email: &str, query: &str, browser: &Browser) -> Markup {
     html! {
-        p { strong { (request.client_name) } " asks to act for you, " (email) ", in all your workspaces." }
+        p { strong { bdi { (request.client_name) } } " asks to act for you, " (email) ", in all your workspaces." }
         (what(request.scopes))
         p.soft { "You will be sent to " (request.redirect_uri) }
         form method="post" action=(address(query)) {

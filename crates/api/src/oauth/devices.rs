@@ -86,7 +86,7 @@ fn ask_for_code(wrong: Option<&str>) -> Markup {
 
 fn confirm(asking: &Asking, email: &str, browser: &Browser) -> Markup {
     html! {
-        p { strong { (asking.client_name) } " asks to be signed in as " (email) ". Does it show this code?" }
+        p { strong { bdi { (asking.client_name) } } " asks to be signed in as " (email) ". Does it show this code?" }
         p.code { (asking.user_code) }
         (what(asking.scopes))
         p.soft { "If you did not start this yourself, do not allow it: somebody may be trying to use your account." }

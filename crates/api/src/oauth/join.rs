@@ -79,7 +79,7 @@ fn joined(workspace: &str) -> Response {
     page(
         StatusCode::OK,
         "Welcome",
-        &html! { p { "You belong to the workspace " strong { (workspace) } " now." } },
+        &html! { p { "You belong to the workspace " strong { bdi { (workspace) } } " now." } },
     )
 }
 
@@ -99,8 +99,8 @@ fn refused(error: &Error) -> Response {
 fn content(found: &Received, signed_in: bool, browser: &Browser, wrong: Option<&str>) -> Markup {
     html! {
         p {
-            (found.invitation.invited_by) " invites " strong { (found.invitation.email) } " to the workspace "
-            strong { (found.workspace.display_name) } "."
+            bdi { (found.invitation.invited_by) } " invites " strong { (found.invitation.email) } " to the workspace "
+            strong { bdi { (found.workspace.display_name) } } "."
         }
         @if let Some(text) = wrong { p.wrong role="alert" { (text) } }
         form method="post" action="/oauth/join" {

@@ -1,4 +1,7 @@
 //! The frame, style and headers that all pages share.
+//!
+//! Names that somebody else has chosen are in `bdi`: characters that turn the direction of writing
+//! must not turn the words around them.
 
 use crate::http::harden::guard_page;
 use axum::body::Body;

@@ -145,7 +145,7 @@ async fn a_person_signs_in_consents_and_the_program_gets_tokens() {
     assert_eq!(browser.sign_in(&start).await.location(), start);
     let consent = browser.get(&start).await;
     guarded(&consent);
-    assert!(consent.text.contains("App &lt;b&gt;") && !consent.text.contains("<b>"));
+    assert!(consent.text.contains("<bdi>App &lt;b&gt;</bdi>") && !consent.text.contains("<b>"));
     assert!(
         consent.headers["content-security-policy"]
             .to_str()
