@@ -4,8 +4,8 @@ use super::network::Network;
 use super::references_to;
 use crate::parts::{
     CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration,
-    Sensitive, SkipBuild, Status, Trigger, check_mounts, fixed, keep, limits, names,
-    visit_sensitive,
+    Sensitive, SkipBuild, Status, Trigger, check_ephemeral_count, check_mounts, fixed, keep,
+    limits, names, visit_sensitive,
 };
 use crate::{Kind, KindName, ObjectMetadata, Problems, Reference, Timestamp, World};
 use schemars::JsonSchema;
@@ -198,5 +198,6 @@ impl JobVolume {
             );
         }
         check_mounts(volumes.iter().map(|volume| Some(volume.mount_path.as_str())), problems);
+        check_ephemeral_count(volumes.len(), problems);
     }
 }

@@ -34,7 +34,10 @@ pub use revision::{Deploy, RevisionConfiguration, RevisionMetadata};
 pub use runtime::{Flavor, FlavorType, Generation, Repository, SkipBuild};
 pub use sensitive::{MASK, Sensitive};
 pub use trigger::{Trigger, TriggerConfiguration, TriggerType};
-pub use volume::{VolumeAttachment, VolumeType, check_mounts, free_place, mount_place, overlap};
+pub use volume::{
+    VolumeAttachment, VolumeType, check_ephemeral_count, check_mounts, free_place, mount_place,
+    overlap,
+};
 
 /// Free key and value pairs for organising and filtering.
 pub type Labels = BTreeMap<String, String>;

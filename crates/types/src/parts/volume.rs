@@ -53,6 +53,7 @@ impl VolumeAttachment {
         let persistent = volumes.iter().filter(|volume| volume.is_persistent()).count();
         let message = format!("may hold at most {persistent_max} persistent volumes");
         problems.require(persistent <= persistent_max, "spec.volumes", message);
+        check_ephemeral_count(volumes.len() - persistent, problems);
     }
 
     /// Returns the persistent volumes, which must exist.
@@ -68,6 +69,14 @@ impl VolumeAttachment {
         };
         attached.filter_map(reference).collect()
     }
+}
+
+/// Most ephemeral volumes of one instance. The machine refuses more, but only when it starts them.
+const EPHEMERAL_MAX: usize = 16;
+
+pub fn check_ephemeral_count(count: usize, problems: &mut Problems) {
+    let message = format!("may hold at most {EPHEMERAL_MAX} ephemeral volumes");
+    problems.require(count <= EPHEMERAL_MAX, "spec.volumes", message);
 }
 
 /// Folders on or in which no volume may be mounted: it would take them from the image's programs or
@@ -151,6 +160,24 @@ mod tests {
         let mut problems = Problems::default();
         check_mounts(paths.iter().map(|path| Some(*path)), &mut problems);
         problems.iter().count()
+    }
+
+    #[test]
+    fn more_ephemeral_volumes_than_an_instance_can_have_are_refused() {
+        let refusals = |count: usize| {
+            let one = |index: usize| VolumeAttachment {
+                name: Some(format!("v{index}")),
+                mount_path: Some(format!("/v{index}")),
+                size_mb: Some(1),
+                kind: Some(VolumeType::Ephemeral),
+                ..VolumeAttachment::default()
+            };
+            let mut problems = Problems::default();
+            let volumes: Vec<_> = (0..count).map(one).collect();
+            VolumeAttachment::check_all(&volumes, 0, &mut problems);
+            problems.iter().count()
+        };
+        assert_eq!((refusals(EPHEMERAL_MAX), refusals(EPHEMERAL_MAX + 1)), (0, 1));
     }
 
     #[test]
