@@ -17,6 +17,7 @@ mod fixture;
 mod identity;
 pub mod invitations;
 mod jwt;
+pub mod known_browser;
 pub mod oauth;
 pub mod outside;
 mod passwords;

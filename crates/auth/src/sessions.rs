@@ -23,6 +23,14 @@ pub enum SignInError {
     Store(#[from] store::Error),
 }
 
+/// What a browser keeps after a sign-in.
+pub struct SignedIn {
+    /// The secret of the session.
+    pub session: String,
+    /// The text by which the browser is known as one of the account's.
+    pub known: String,
+}
+
 /// What an invited person fills in to join.
 #[derive(Debug, Clone, Default)]
 pub struct Joining {
@@ -31,32 +39,34 @@ pub struct Joining {
 }
 
 impl Auth {
-    /// Signs in with a password. Returns the session's secret, for a cookie.
+    /// Signs in with a password. `known` is what the browser kept from an earlier sign-in.
     pub async fn sign_in(
         &self,
         from: Remote,
         email: &str,
         password: String,
-    ) -> Result<String, SignInError> {
+        known: Option<&str>,
+    ) -> Result<SignedIn, SignInError> {
         // An invalid address has no account, and must not fill the memory of the throttle.
         let email = people::check_email(email).map_err(|_| SignInError::Wrong)?;
         self.count_guess(from)?;
-        let user = match self.sign_ins().attempt(&email) {
+        let guesser = self.guesser(&email, known);
+        let user = match self.sign_ins().attempt(&guesser) {
             Ok(()) => self.check_password(from, &email, password).await,
             Err(throttled) => Err(throttled.into()),
         };
         match &user {
             Ok(_) => {
-                self.sign_ins().succeeded(&email);
+                self.sign_ins().succeeded(&guesser);
                 self.uncount_guess(from);
             }
             Err(SignInError::Crowded(_) | SignInError::Store(_)) => {
-                self.sign_ins().take_back(&email);
+                self.sign_ins().take_back(&guesser);
                 self.uncount_guess(from);
             }
             Err(SignInError::Wrong | SignInError::Throttled(_)) => {}
         }
-        Ok(self.open_session(user?).await?)
+        Ok(SignedIn { session: self.open_session(user?).await?, known: self.introduce(&email)? })
     }
 
     async fn check_password(

@@ -24,6 +24,8 @@ pub(super) enum Cookie {
     Outside,
     /// The page to visit after that sign-in.
     Next,
+    /// By which the browser is known as one of an account's.
+    Known,
 }
 
 impl Cookie {
@@ -32,6 +34,7 @@ impl Cookie {
             Self::Session => auth::sessions::LIFE_S,
             Self::Form => 24 * 3600,
             Self::Outside | Self::Next => 600,
+            Self::Known => auth::known_browser::LIFE_S,
         }
     }
 
@@ -44,6 +47,7 @@ impl Cookie {
             Self::Form => "form",
             Self::Outside => "outside",
             Self::Next => "next",
+            Self::Known => "known",
         };
         format!("{}{COOKIE_PREFIX}{name}", if secure { "__Host-" } else { "" })
     }
@@ -194,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_way_to_workloads_knows_our_cookies() {
-        for cookie in [Cookie::Session, Cookie::Form, Cookie::Outside, Cookie::Next] {
+        let rest = [Cookie::Outside, Cookie::Next, Cookie::Known];
+        for cookie in [Cookie::Session, Cookie::Form].into_iter().chain(rest) {
             for secure in [false, true] {
                 assert!(types::browser::is_own_cookie(cookie.name(secure).as_bytes()));
             }

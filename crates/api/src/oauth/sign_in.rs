@@ -37,10 +37,12 @@ pub(crate) async fn submit(
     let email = params.get("email").unwrap_or_default();
     let password = params.get("password").unwrap_or_default().to_owned();
     let next = safe_next(params.get("next"));
-    let (status, text) = match auth.sign_in(client, email, password).await {
-        Ok(secret) => {
+    let known = browser.get(Cookie::Known);
+    let (status, text) = match auth.sign_in(client, email, password, known.as_deref()).await {
+        Ok(signed_in) => {
             let mut response = see_other(next);
-            browser.set(&mut response, Cookie::Session, &secret);
+            browser.set(&mut response, Cookie::Session, &signed_in.session);
+            browser.set(&mut response, Cookie::Known, &signed_in.known);
             return Ok(response);
         }
         Err(SignInError::Store(error)) => return Err(error.into()),

@@ -1,15 +1,15 @@
 //! OAuth over HTTP, as programs and browsers see it. The decisions themselves are tested in the
 //! crate `auth`.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+use crate::common::browser::{Browser, FORM, Page, form};
 use crate::common::{Cloud, settings};
 use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use control::{Rate, Settings};
-use http::{HeaderMap, Method, Request, StatusCode, header};
-use http_body_util::BodyExt;
+use http::{Method, Request, StatusCode, header};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -19,81 +19,6 @@ use types::Remote;
 
 const CALLBACK: &str = "https://app.example/cb";
 const VERIFIER: &str = "a-verifier-of-forty-three-characters-or-more-0";
-const FORM: &str = "application/x-www-form-urlencoded";
-
-struct Page {
-    status: StatusCode,
-    headers: HeaderMap,
-    text: String,
-}
-
-impl Page {
-    fn location(&self) -> &str {
-        assert_eq!(self.status, StatusCode::SEE_OTHER, "{}", self.text);
-        self.headers[header::LOCATION].to_str().unwrap()
-    }
-
-    /// Returns the proof in its form.
-    fn proof(&self) -> String {
-        let (_, rest) = self
-            .text
-            .split_once(r#"name="proof" value=""#)
-            .unwrap_or_else(|| panic!("{}", self.text));
-        rest.split('"').next().unwrap().to_owned()
-    }
-}
-
-/// A browser that keeps cookies but follows no redirects by itself.
-struct Browser<'c> {
-    cloud: &'c Cloud,
-    cookies: BTreeMap<String, String>,
-}
-
-impl<'c> Browser<'c> {
-    fn new(cloud: &'c Cloud) -> Self {
-        Self { cloud, cookies: BTreeMap::new() }
-    }
-
-    async fn get(&mut self, path: &str) -> Page {
-        self.send(Request::get(path), String::new()).await
-    }
-
-    async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
-        self.send(Request::post(path).header(header::CONTENT_TYPE, FORM), form(fields)).await
-    }
-
-    async fn send(&mut self, request: http::request::Builder, body: String) -> Page {
-        let cookies: Vec<_> =
-            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let request =
-            request.header(header::COOKIE, cookies.join("; ")).body(Body::from(body)).unwrap();
-        let (parts, body) = self.cloud.router.clone().oneshot(request).await.unwrap().into_parts();
-        for line in parts.headers.get_all(header::SET_COOKIE) {
-            let line = line.to_str().unwrap();
-            assert!(line.contains("; HttpOnly; SameSite=Lax"), "{line}");
-            let (name, rest) = line.split_once('=').unwrap();
-            self.cookies.insert(name.to_owned(), rest.split(';').next().unwrap().to_owned());
-        }
-        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        Page { status: parts.status, headers: parts.headers, text }
-    }
-
-    async fn sign_in(&mut self, next: &str) -> Page {
-        let page = self.get(&format!("/oauth/sign-in?{}", form(&[("next", next)]))).await;
-        let first = &self.cloud.first;
-        let fields = [
-            ("proof", &*page.proof()),
-            ("next", next),
-            ("email", &first.email),
-            ("password", &first.password),
-        ];
-        self.post("/oauth/sign-in", &fields).await
-    }
-}
-
-fn form(fields: &[(&str, &str)]) -> String {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
-}
 
 async fn token(cloud: &Cloud, path: &str, body: Value) -> (StatusCode, Value) {
     let headers = [("content-type", "application/json")];
@@ -133,6 +58,20 @@ fn guarded(page: &Page) {
     assert_eq!(header("referrer-policy"), "same-origin");
     assert_eq!(header("cache-control"), "no-store");
     assert!(!page.text.contains("<script") && !page.text.contains("style="));
+}
+
+#[tokio::test]
+async fn strangers_who_guess_lock_nobody_out_of_their_own_browser() {
+    let cloud = Cloud::start().await;
+    let (mut own, mut stranger) = (Browser::new(&cloud), Browser::new(&cloud));
+    own.sign_in("").await;
+    let page = own.get("/oauth/sign-in").await;
+    own.post("/oauth/sign-out", &[("proof", &page.proof())]).await;
+    for _ in 0..10 {
+        assert_eq!(stranger.try_password("", "guess").await.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(stranger.sign_in("").await.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(own.sign_in("").await.status, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ async fn the_first_start_happens_once(town: Town) {
     assert!(who.administers(&town.first.account));
     assert_eq!(town.admin_member().await.role, Role::Admin);
     town.auth
-        .sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone())
+        .sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone(), None)
         .await
         .unwrap();
     let shown = format!("{:?}", town.first);

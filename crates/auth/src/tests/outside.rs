@@ -149,14 +149,16 @@ async fn who_proves_an_address_shuts_out_who_claimed_it(town: Town) {
     let key = town.join("eve@holm.example", Role::Member).await;
     let claimed = town
         .auth
-        .sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into())
+        .sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into(), None)
         .await
-        .unwrap();
+        .unwrap()
+        .session;
     let proven = peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
     assert!(auth.session(&proven).await.unwrap().unwrap().is_proven());
     assert!(auth.session(&claimed).await.unwrap().is_none());
     assert!(matches!(auth.identify(&key).await, Err(Denied::Unknown)));
-    let password = auth.sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into()).await;
+    let password =
+        auth.sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into(), None).await;
     assert!(matches!(password, Err(SignInError::Wrong)));
     // A proven address stays proven, and the next sign-in ends nothing.
     peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();

@@ -8,6 +8,7 @@
     reason = "a test without its set-up can only fail"
 )]
 
+pub mod browser;
 pub mod builder;
 pub mod dns;
 pub mod late;
