@@ -2,7 +2,8 @@
 //! at once.
 
 use anyhow::{Context as _, ensure};
-use jobs::{Assignment, NewExecution, Plan, Queue, Running, Settings, TaskRunner};
+use futures_util::future::BoxFuture;
+use jobs::{Assignment, NewExecution, Plan, Queue, Settings, TaskRunner};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -103,14 +104,14 @@ impl TaskRunner<Assignment> for Idle {
         "idle"
     }
 
-    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> Running<'a, WorkEnd> {
+    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> BoxFuture<'a, WorkEnd> {
         let now = self.0.now();
         Box::pin(async move {
             WorkEnd { started_at: Some(now), ended_at: now, outcome: Outcome::SUCCESS }
         })
     }
 
-    fn abandon<'a>(&'a self, _: &'a AttemptId) -> Running<'a, ()> {
+    fn abandon<'a>(&'a self, _: &'a AttemptId) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 

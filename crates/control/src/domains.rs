@@ -5,7 +5,7 @@
 //! elsewhere is a mistake that the user is told about. A missing record is no mistake: such a name
 //! reaches nobody.
 
-use crate::machine::Wait;
+use futures_util::future::BoxFuture;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Longest part of a record that is shown, in characters.
@@ -16,10 +16,10 @@ const SHOWN_TEXTS: usize = 3;
 /// Asks the DNS, within limits of its own. The control plane itself reaches nothing outside.
 pub trait Lookup: Send + Sync + 'static {
     /// Returns the texts at a name; empty if there is no such name.
-    fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>>;
+    fn texts<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, NoAnswer>>;
 
     /// Returns where a name leads; nowhere if there is no such name.
-    fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>>;
+    fn leads<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Leads, NoAnswer>>;
 }
 
 /// The aliases of a name, in lower case without the final dot, and its addresses.

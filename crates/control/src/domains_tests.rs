@@ -1,5 +1,5 @@
 use super::{Claim, Leads, Lookup, NoAnswer};
-use crate::machine::Wait;
+use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 
 /// A name server that knows a few names, or does not answer at all.
@@ -18,13 +18,13 @@ impl Zone {
 }
 
 impl Lookup for Zone {
-    fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>> {
+    fn texts<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, NoAnswer>> {
         let known =
             self.texts.get(name).map(|texts| texts.iter().map(|text| (*text).to_owned()).collect());
         Box::pin(async move { Ok(self.answer(name, known)?.unwrap_or_default()) })
     }
 
-    fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>> {
+    fn leads<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Leads, NoAnswer>> {
         Box::pin(async move {
             Ok(self.answer(name, self.leads.get(name).cloned())?.unwrap_or_default())
         })

@@ -2,8 +2,9 @@
 //! instances share, and that are mounted and unmounted while these run. Which rows ask for drives,
 //! and who may have them, is decided in [`crate::drives`].
 
-use crate::machine_fault::{MachineFault, Wait};
+use crate::machine_fault::MachineFault;
 use crate::volume_store::VolumeFault;
+use futures_util::future::BoxFuture;
 use std::io;
 use std::os::fd::OwnedFd;
 use types::ids::ResourceId;
@@ -19,18 +20,18 @@ pub struct NewDrive {
 
 pub trait DriveStore: Send + Sync + 'static {
     /// Makes a drive, unless it exists. Once this returns, it survives a power cut.
-    fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>>;
+    fn make(&self, new: NewDrive) -> BoxFuture<'_, Result<(), VolumeFault>>;
 
     /// Removes a drive for good. Existing mounts of it keep working until they end. Does nothing if
     /// there is no such drive.
-    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>>;
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     /// Removes a folder of a drive with everything in it. Returns whether it existed.
     fn remove_folder<'a>(
         &'a self,
         name: &'a VolumeName,
         path: &'a str,
-    ) -> Wait<'a, Result<bool, DriveFault>>;
+    ) -> BoxFuture<'a, Result<bool, DriveFault>>;
 
     /// Mounts a part of a drive in an instance that runs or sleeps. Repeating the call changes
     /// nothing.
@@ -38,7 +39,7 @@ pub trait DriveStore: Send + Sync + 'static {
         &'a self,
         instance: &'a InstanceName,
         mount: DriveMount,
-    ) -> Wait<'a, Result<(), DriveFault>>;
+    ) -> BoxFuture<'a, Result<(), DriveFault>>;
 
     /// Unmounts a drive; does nothing if it is not mounted there. `others` are the places where the
     /// instance may have the same drive mounted as well.
@@ -48,7 +49,7 @@ pub trait DriveStore: Send + Sync + 'static {
         drive: &'a VolumeName,
         place: &'a str,
         others: &'a [String],
-    ) -> Wait<'a, Result<(), DriveFault>>;
+    ) -> BoxFuture<'a, Result<(), DriveFault>>;
 
     /// Opens the root folder of a drive, for serving it to others than instances. Blocks for some
     /// milliseconds if nobody uses the drive. Files have the owners that they have inside

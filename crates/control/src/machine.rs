@@ -2,12 +2,13 @@
 //! them.
 
 use crate::drive_store::DriveStore;
-pub use crate::machine_fault::{LaunchFault, MachineFault, UnknownImage, Wait};
+pub use crate::machine_fault::{LaunchFault, MachineFault, UnknownImage};
 use crate::registry::Registry;
 use crate::snapshot_store::SnapshotStore;
 use crate::tunnel_maker::TunnelMaker;
 use crate::volume_store::VolumeStore;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use jobs::{Call, CallAnswer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub trait Machine: Send + Sync + 'static {
     /// Fetches the image of a launch from its registry with the launch's credentials, into the room
     /// that its workspace has for images. The registry is asked even if the image is on the machine
     /// already, because it decides who may have it. Returns the digest.
-    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>>;
+    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> BoxFuture<'a, Result<String, LaunchFault>>;
 
     /// Like [`Machine::fetch_image`], for a workspace that does not start anything yet.
     fn fetch_for<'a>(
@@ -45,7 +46,7 @@ pub trait Machine: Send + Sync + 'static {
         _workspace: &'a WorkspaceId,
         image: &'a str,
         _registries: Option<&'a str>,
-    ) -> Wait<'a, Result<String, LaunchFault>> {
+    ) -> BoxFuture<'a, Result<String, LaunchFault>> {
         let why = format!("{image}: this machine asks no registries");
         Box::pin(async { Err(LaunchFault::Pull(why)) })
     }
@@ -82,24 +83,24 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Brings here whatever a launch begins with and is not here yet, so that the launch itself
     /// does not wait for it.
-    fn make_ready<'a>(&'a self, _launch: &'a Launch) -> Wait<'a, Result<(), LaunchFault>> {
+    fn make_ready<'a>(&'a self, _launch: &'a Launch) -> BoxFuture<'a, Result<(), LaunchFault>> {
         Box::pin(async { Ok(()) })
     }
 
     /// Starts an instance. Once this returns, requests to it are served.
-    fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;
+    fn launch(&self, launch: Launch) -> BoxFuture<'_, Result<(), LaunchFault>>;
 
     /// Ends an instance, with the grace period that it was launched with, and removes everything
     /// that belonged to it. Does nothing if there is no such instance.
-    fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
+    fn retire<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     /// Puts an instance to sleep; fails while requests keep it awake. One that was launched with
     /// [`Launch::work`] alone wakes when it is attended again.
-    fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
+    fn rest<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     /// Waits until the program that an image starts by itself has failed, if it fails soon after
     /// the launch, and returns how. Must be asked once after each launch.
-    fn start_failure<'a>(&'a self, _instance: &'a InstanceName) -> Wait<'a, Option<String>> {
+    fn start_failure<'a>(&'a self, _instance: &'a InstanceName) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
 
@@ -121,10 +122,10 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Returns the oldest facts that were not acknowledged with [`Machine::let_go`]; waits for the
     /// first.
-    fn facts(&self) -> Wait<'_, Vec<Fact>>;
+    fn facts(&self) -> BoxFuture<'_, Vec<Fact>>;
 
     /// Acknowledges all facts up to and including `number`, which the machine may then forget.
-    fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>>;
+    fn let_go(&self, number: u64) -> BoxFuture<'_, Result<(), MachineFault>>;
 
     /// Waits until the work of an instance launched with [`Launch::work`] has ended, and meanwhile
     /// hands over its output from position `from` on; the end comes after the last line. Fails if
@@ -135,16 +136,19 @@ pub trait Machine: Send + Sync + 'static {
         instance: &'a InstanceName,
         from: u64,
         printed: mpsc::Sender<Printed>,
-    ) -> Wait<'a, Result<WorkEnd, MachineFault>>;
+    ) -> BoxFuture<'a, Result<WorkEnd, MachineFault>>;
 
     /// Asks the work of an instance to end: SIGTERM, then SIGKILL after the grace period of its
     /// launch.
-    fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
+    fn interrupt<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+    ) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     /// Checks whether something in an instance accepts connections on a port. An instance that
     /// sleeps and listens is not woken for this; one that does not listen yet is kept awake, or it
     /// never would.
-    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool>;
+    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> BoxFuture<'a, bool>;
 
     /// Makes an instance keep to these rules from now on. When this returns, connections that are
     /// no longer allowed have been cut. Programs that start later are told about the proxy, or no
@@ -153,12 +157,12 @@ pub trait Machine: Send + Sync + 'static {
         &'a self,
         _instance: &'a InstanceName,
         _rules: EgressRules,
-    ) -> Wait<'a, Result<(), MachineFault>> {
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async { Err(MachineFault("this machine keeps no rules of egress".to_owned())) })
     }
 
     /// Returns what the rules of instances did since the last call; waits for the first event.
-    fn egress_events(&self) -> Wait<'_, Vec<EgressEvent>> {
+    fn egress_events(&self) -> BoxFuture<'_, Vec<EgressEvent>> {
         Box::pin(std::future::pending())
     }
 
@@ -168,7 +172,7 @@ pub trait Machine: Send + Sync + 'static {
         &'a self,
         instance: &'a InstanceName,
         order: Bytes,
-    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>>;
+    ) -> BoxFuture<'a, Result<ProcessAnswer, MachineFault>>;
 }
 
 /// Builds images from sources that people upload.
@@ -180,7 +184,7 @@ pub trait Builder: Send + Sync + 'static {
         build: &'a BuildId,
         bytes: mpsc::Receiver<io::Result<Bytes>>,
         bytes_max: u64,
-    ) -> Wait<'a, Result<u64, BuildFault>>;
+    ) -> BoxFuture<'a, Result<u64, BuildFault>>;
 
     /// Builds an image from the sources of a build, and keeps it for its workspace. Output is
     /// handed over as it is printed; the end comes after the last line. After a kill this is called
@@ -189,12 +193,12 @@ pub trait Builder: Send + Sync + 'static {
         &'a self,
         order: &'a BuildOrder,
         printed: mpsc::Sender<Printed>,
-    ) -> Wait<'a, Result<Built, BuildFault>>;
+    ) -> BoxFuture<'a, Result<Built, BuildFault>>;
 
     /// Unpacks an upload into a file system of its own, which the machine keeps from then on. If
     /// there is an object service, it has all of it too when this returns. After a kill this is
     /// called again and starts over.
-    fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>>;
+    fn fill<'a>(&'a self, order: &'a FillOrder) -> BoxFuture<'a, Result<Filled, BuildFault>>;
 
     /// Releases all images that were made for a build: by now the workspace's registry keeps the
     /// one that counts, or nobody wants any of them. Fails while the build is still running.
@@ -203,20 +207,20 @@ pub trait Builder: Send + Sync + 'static {
         build: &'a BuildId,
         workspace: &'a WorkspaceId,
         repository: &'a str,
-    ) -> Wait<'a, Result<(), MachineFault>>;
+    ) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     /// Removes the sources of a build and any leftovers of its work. Fails while it is still
     /// running.
-    fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>>;
+    fn forget<'a>(&'a self, build: &'a BuildId) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     /// Lists the workspaces for which something is kept for later builds.
-    fn keeps_for(&self) -> Wait<'_, Result<Vec<WorkspaceId>, MachineFault>>;
+    fn keeps_for(&self) -> BoxFuture<'_, Result<Vec<WorkspaceId>, MachineFault>>;
 
     /// Removes what is kept for later builds of a workspace: finished steps and cache folders.
     fn forget_workspace<'a>(
         &'a self,
         workspace: &'a WorkspaceId,
-    ) -> Wait<'a, Result<(), MachineFault>>;
+    ) -> BoxFuture<'a, Result<(), MachineFault>>;
 }
 
 /// What to build. The sources say the rest: they have a `Dockerfile` or a program in a known
@@ -237,7 +241,7 @@ pub struct BuildOrder {
 #[derive(Clone)]
 pub struct OwnImages(Arc<dyn Fn(String) -> FoundImage + Send + Sync>);
 
-type FoundImage = Wait<'static, Result<Option<String>, LaunchFault>>;
+type FoundImage = BoxFuture<'static, Result<Option<String>, LaunchFault>>;
 
 impl OwnImages {
     pub fn new(find: impl Fn(String) -> FoundImage + Send + Sync + 'static) -> Self {
@@ -323,7 +327,7 @@ pub trait Edge: Send + Sync + 'static {
 
     /// Waits for requests that want replicas which do not exist yet. A demand that is not acted
     /// upon comes again.
-    fn demands(&self) -> Wait<'_, Vec<Demand>> {
+    fn demands(&self) -> BoxFuture<'_, Vec<Demand>> {
         Box::pin(std::future::pending())
     }
 
@@ -334,7 +338,7 @@ pub trait Edge: Send + Sync + 'static {
         &'a self,
         _workload: &'a ResourceId,
         _call: &'a Call,
-    ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<CallAnswer, MachineFault>> {
         Box::pin(async { Err(MachineFault("this server routes no requests".to_owned())) })
     }
 
@@ -350,12 +354,12 @@ pub trait Edge: Send + Sync + 'static {
         &'a self,
         _workspace: &'a WorkspaceId,
         _request: &'a OutsideRequest,
-    ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<OutsideAnswer, MachineFault>> {
         Box::pin(async { Err(MachineFault("this server asks no providers".to_owned())) })
     }
 
     /// Waits for requests to models whose log is on, and returns the entries to be written.
-    fn model_log(&self) -> Wait<'_, Vec<ModelLogEntry>> {
+    fn model_log(&self) -> BoxFuture<'_, Vec<ModelLogEntry>> {
         Box::pin(std::future::pending())
     }
 

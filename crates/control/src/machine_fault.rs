@@ -1,11 +1,6 @@
 //! How a machine answers, and why it refuses or fails.
 
-use std::future::Future;
-use std::pin::Pin;
 use types::own_image::is_own_image;
-
-/// The future of an asynchronous answer.
-pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// There is no such image here, and no registry that could have it. Lists the images that the
 /// caller may use.

@@ -1,8 +1,8 @@
 //! What the control plane asks of the store behind the workspaces' own registry, which keeps blobs,
 //! and manifests as they were pushed. Tags are rows ([`crate::kinds::image`]).
 
-use crate::machine_fault::Wait;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{fmt, fs, io};
@@ -44,13 +44,13 @@ pub trait Registry: Send + Sync + 'static {
 
     /// Takes a turn at a repository: writing what it must keep, and removing content from it,
     /// exclude each other until the returned value is dropped.
-    fn turn<'a>(&'a self, place: &'a Place) -> Wait<'a, Box<dyn Send + Sync>>;
+    fn turn<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Box<dyn Send + Sync>>;
 
     /// Begins an upload in pieces, and returns its name.
-    fn begin_upload(&self, place: Place) -> Wait<'_, Result<String, RegistryFault>>;
+    fn begin_upload(&self, place: Place) -> BoxFuture<'_, Result<String, RegistryFault>>;
 
     /// Returns how many bytes of an upload have arrived.
-    fn uploaded(&self, place: Place, upload: String) -> Wait<'_, Result<u64, RegistryFault>>;
+    fn uploaded(&self, place: Place, upload: String) -> BoxFuture<'_, Result<u64, RegistryFault>>;
 
     /// Appends bytes to an upload, which must have `from` bytes by now if that is given. Returns
     /// how many bytes it has. If the stream breaks off, what has arrived is kept.
@@ -60,7 +60,7 @@ pub trait Registry: Send + Sync + 'static {
         upload: String,
         from: Option<u64>,
         bytes: mpsc::Receiver<io::Result<Bytes>>,
-    ) -> Wait<'_, Result<u64, RegistryFault>>;
+    ) -> BoxFuture<'_, Result<u64, RegistryFault>>;
 
     /// Turns an upload into a blob if it has this digest; otherwise the upload is removed.
     fn finish_upload(
@@ -68,9 +68,13 @@ pub trait Registry: Send + Sync + 'static {
         place: Place,
         upload: String,
         digest: String,
-    ) -> Wait<'_, Result<u64, RegistryFault>>;
+    ) -> BoxFuture<'_, Result<u64, RegistryFault>>;
 
-    fn cancel_upload(&self, place: Place, upload: String) -> Wait<'_, Result<(), RegistryFault>>;
+    fn cancel_upload(
+        &self,
+        place: Place,
+        upload: String,
+    ) -> BoxFuture<'_, Result<(), RegistryFault>>;
 
     /// Takes over a blob from another repository that the caller may read. Returns `false` if it is
     /// not there.
@@ -79,11 +83,16 @@ pub trait Registry: Send + Sync + 'static {
         place: Place,
         from: Place,
         digest: String,
-    ) -> Wait<'_, Result<bool, RegistryFault>>;
+    ) -> BoxFuture<'_, Result<bool, RegistryFault>>;
 
-    fn blob(&self, place: Place, digest: String) -> Wait<'_, Result<BlobContent, RegistryFault>>;
+    fn blob(
+        &self,
+        place: Place,
+        digest: String,
+    ) -> BoxFuture<'_, Result<BlobContent, RegistryFault>>;
 
-    fn remove_blob(&self, place: Place, digest: String) -> Wait<'_, Result<(), RegistryFault>>;
+    fn remove_blob(&self, place: Place, digest: String)
+    -> BoxFuture<'_, Result<(), RegistryFault>>;
 
     /// Stores a manifest whose parts are all there. `media_type` is the type it was sent with,
     /// `digest` the one it must have.
@@ -93,13 +102,13 @@ pub trait Registry: Send + Sync + 'static {
         media_type: Option<String>,
         digest: Option<String>,
         bytes: Bytes,
-    ) -> Wait<'_, Result<TakenManifest, RegistryFault>>;
+    ) -> BoxFuture<'_, Result<TakenManifest, RegistryFault>>;
 
     fn manifest(
         &self,
         place: Place,
         digest: String,
-    ) -> Wait<'_, Result<ManifestContent, RegistryFault>>;
+    ) -> BoxFuture<'_, Result<ManifestContent, RegistryFault>>;
 
     /// Lists the manifests that refer to `subject`, ordered by digest, beginning after `after`.
     /// Also returns whether there are more.
@@ -108,25 +117,25 @@ pub trait Registry: Send + Sync + 'static {
         place: Place,
         subject: String,
         after: Option<String>,
-    ) -> Wait<'_, Result<(Vec<Referrer>, bool), RegistryFault>>;
+    ) -> BoxFuture<'_, Result<(Vec<Referrer>, bool), RegistryFault>>;
 
     /// Makes an image part of a repository although it came to the machine in another way: by a
     /// build, or from another registry. The caller has made sure that the workspace may have the
     /// image. Returns its size in bytes as stored.
-    fn adopt(&self, place: Place, digest: String) -> Wait<'_, Result<u64, RegistryFault>>;
+    fn adopt(&self, place: Place, digest: String) -> BoxFuture<'_, Result<u64, RegistryFault>>;
 
     /// Removes from a repository what is not to be kept. The workspace's share is free again once
     /// the disk is. Returns the manifests that are still there.
-    fn prune(&self, place: Place, keep: Keep) -> Wait<'_, Result<Vec<String>, RegistryFault>>;
+    fn prune(&self, place: Place, keep: Keep) -> BoxFuture<'_, Result<Vec<String>, RegistryFault>>;
 
     /// Lists all repositories that have content or uploads.
-    fn places(&self) -> Wait<'_, Result<Vec<Place>, RegistryFault>>;
+    fn places(&self) -> BoxFuture<'_, Result<Vec<Place>, RegistryFault>>;
 
     /// Frees the disk space of what was removed, soon: many calls at once cause a single pass.
-    fn free_soon(&self) -> Wait<'_, Result<(), RegistryFault>>;
+    fn free_soon(&self) -> BoxFuture<'_, Result<(), RegistryFault>>;
 
     /// Removes abandoned uploads, and frees the disk space of what was removed.
-    fn tidy(&self) -> Wait<'_, Result<(), RegistryFault>>;
+    fn tidy(&self) -> BoxFuture<'_, Result<(), RegistryFault>>;
 }
 
 #[derive(Debug, Clone, Copy)]

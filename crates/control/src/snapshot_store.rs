@@ -1,7 +1,8 @@
 //! What the control plane asks of a machine that keeps snapshots. A snapshot is the files of an
 //! instance as they were at one moment.
 
-use crate::machine_fault::{LaunchFault, MachineFault, Wait};
+use crate::machine_fault::{LaunchFault, MachineFault};
+use futures_util::future::BoxFuture;
 use std::time::Duration;
 use types::ids::ResourceId;
 use types::instance::InstanceName;
@@ -49,7 +50,7 @@ pub enum Base {
 pub trait SnapshotStore: Send + Sync + 'static {
     /// Takes a snapshot. If it exists already, returns what it is. Once this returns, the snapshot
     /// survives a power cut; if it fails, nothing of the snapshot is left.
-    fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>>;
+    fn take(&self, new: NewSnapshot) -> BoxFuture<'_, Result<TakenSnapshot, SnapshotFault>>;
 
     /// Moves the files of a snapshot to where this machine keeps archives. They are fetched when
     /// something begins with the snapshot. A machine without such a place keeps them itself.
@@ -57,7 +58,7 @@ pub trait SnapshotStore: Send + Sync + 'static {
         &'a self,
         _workspace: &'a str,
         _id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), SnapshotFault>> {
+    ) -> BoxFuture<'a, Result<(), SnapshotFault>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -71,13 +72,13 @@ pub trait SnapshotStore: Send + Sync + 'static {
         &'a self,
         _workspace: &'a str,
         _id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), SnapshotFault>> {
+    ) -> BoxFuture<'a, Result<(), SnapshotFault>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// Removes a snapshot for good. Files that instances or other snapshots still use stay on the
     /// disk until these are gone. Does nothing if there is no such snapshot.
-    fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>>;
+    fn remove<'a>(&'a self, id: &'a ResourceId) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     /// Returns what the machine has of the image below a snapshot.
     fn base(&self, id: &ResourceId) -> Base;

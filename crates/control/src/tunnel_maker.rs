@@ -1,7 +1,7 @@
 //! What the control plane asks of a machine that makes WireGuard tunnels for its instances. Who may
 //! have one is decided in [`crate::tunnels`].
 
-use crate::machine_fault::Wait;
+use futures_util::future::BoxFuture;
 use types::instance::InstanceName;
 use types::tunnel::TunnelSettings;
 
@@ -12,10 +12,10 @@ pub trait TunnelMaker: Send + Sync + 'static {
         &'a self,
         instance: &'a InstanceName,
         settings: TunnelSettings,
-    ) -> Wait<'a, Result<(), TunnelFault>>;
+    ) -> BoxFuture<'a, Result<(), TunnelFault>>;
 
     /// Ends the tunnel of an instance. Does nothing if it has none.
-    fn remove<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), TunnelFault>>;
+    fn remove<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), TunnelFault>>;
 
     fn has(&self, instance: &InstanceName) -> bool;
 }

@@ -1,7 +1,8 @@
 //! What the control plane asks of a machine that keeps volumes. Which rows ask for them is decided
 //! in [`crate::volumes`].
 
-use crate::machine_fault::{MachineFault, Wait};
+use crate::machine_fault::MachineFault;
+use futures_util::future::BoxFuture;
 use types::Timestamp;
 use types::instance::{VolumeName, VolumeSource};
 
@@ -33,13 +34,17 @@ pub struct KeptCopy {
 pub trait VolumeStore: Send + Sync + 'static {
     /// Makes a volume, unless it exists. Once this returns, it survives a power cut. What it begins
     /// with is fetched from the object service, if it is there and not on this machine.
-    fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>>;
+    fn make(&self, new: NewVolume) -> BoxFuture<'_, Result<(), VolumeFault>>;
 
     /// Makes a volume larger, even while an instance uses it.
-    fn grow<'a>(&'a self, name: &'a VolumeName, size_mb: u32) -> Wait<'a, Result<(), VolumeFault>>;
+    fn grow<'a>(
+        &'a self,
+        name: &'a VolumeName,
+        size_mb: u32,
+    ) -> BoxFuture<'a, Result<(), VolumeFault>>;
 
     /// Removes a volume for good. Does nothing if there is no such volume.
-    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>>;
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> BoxFuture<'a, Result<(), MachineFault>>;
 
     fn list(&self) -> Vec<KeptVolume>;
 
@@ -58,17 +63,17 @@ pub trait VolumeStore: Send + Sync + 'static {
         &'a self,
         _workspace: &'a str,
         _name: &'a VolumeName,
-    ) -> Wait<'a, Result<Option<String>, VolumeFault>> {
+    ) -> BoxFuture<'a, Result<Option<String>, VolumeFault>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Lists the copies that machines of this installation have put there.
-    fn copies(&self) -> Wait<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
+    fn copies(&self) -> BoxFuture<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Removes a copy, whoever put it there.
-    fn remove_copy<'a>(&'a self, _copy: &'a KeptCopy) -> Wait<'a, Result<(), VolumeFault>> {
+    fn remove_copy<'a>(&'a self, _copy: &'a KeptCopy) -> BoxFuture<'a, Result<(), VolumeFault>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -78,7 +83,7 @@ pub trait VolumeStore: Send + Sync + 'static {
         &'a self,
         _name: &'a VolumeName,
         _since: Timestamp,
-    ) -> Wait<'a, Result<(), VolumeFault>> {
+    ) -> BoxFuture<'a, Result<(), VolumeFault>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -8,11 +8,10 @@ use crate::names::Resolver;
 use crate::settings::{Limits, Settings};
 use crate::tcp;
 use admission::is_own_address;
+use futures_util::future::BoxFuture;
 use rustls::ClientConfig;
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use stream::HostStream;
@@ -22,9 +21,6 @@ use types::parts::addresses::is_public;
 use types::parts::hosts::{Host, Places};
 pub use upstream::BadUpstream;
 use upstream::{ProxyError, Way};
-
-/// A boxed future.
-pub(crate) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Makes connections for instances.
 pub(crate) trait Dial: Send + Sync {
@@ -36,7 +32,7 @@ pub(crate) trait Dial: Send + Sync {
         client: &'a Client,
         host: &'a Host,
         port: u16,
-    ) -> Wait<'a, Result<HostStream, DialError>>;
+    ) -> BoxFuture<'a, Result<HostStream, DialError>>;
 }
 
 /// Why a connection was not made. The texts are shown to the program that asked for it.
@@ -218,7 +214,7 @@ impl Dial for Dialer {
         client: &'a Client,
         host: &'a Host,
         port: u16,
-    ) -> Wait<'a, Result<HostStream, DialError>> {
+    ) -> BoxFuture<'a, Result<HostStream, DialError>> {
         Box::pin(self.reach(client, host, port))
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::authority::AuthorityError;
 use crate::client::{Arrival, Client, Entry, Kind, of_hosts};
-use crate::dial::{Dial as _, Wait};
+use crate::dial::Dial as _;
 use crate::intercept::{self, Body, Tasks};
 use crate::passage::{Aim, Passage};
 use crate::policy::Verdict;
@@ -13,6 +13,7 @@ use admission::{Lingering, Permit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{CONTENT_TYPE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -102,7 +103,7 @@ async fn accept(service: &Service, stream: TcpStream) -> Option<TlsStream<TcpStr
 }
 
 /// Serves requests. Boxed, because the compiler cannot see that the future is `Send`.
-fn requests<S>(proxy: Arc<Proxy>, stream: S) -> Wait<'static, ()>
+fn requests<S>(proxy: Arc<Proxy>, stream: S) -> BoxFuture<'static, ()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -9,10 +9,10 @@ use crate::intercept;
 use crate::names::Resolver;
 use crate::settings::{Ports, Settings};
 use admission::Pool;
+use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -27,7 +27,7 @@ use types::parts::hosts::Places;
 pub(crate) type Original = dyn Fn(&TcpStream) -> io::Result<SocketAddrV4> + Send + Sync;
 
 /// Wakes an instance, if it sleeps, and waits until it is awake.
-pub type Wake = dyn Fn(InstanceName) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+pub type Wake = dyn Fn(InstanceName) -> BoxFuture<'static, ()> + Send + Sync;
 
 pub(crate) struct Service {
     pub(crate) settings: Settings,

@@ -1,6 +1,6 @@
 //! What mounts drives for the data plane.
 
-use crate::guard::BoxFuture;
+use futures_util::future::BoxFuture;
 use types::drive_mounts::{DriveOrder, DriveRefusal, MountedDrive};
 use types::ids::ResourceId;
 

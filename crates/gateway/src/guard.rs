@@ -1,13 +1,10 @@
 //! Who may come in. Implemented by the part of the server that knows the credentials.
 
-use std::future::Future;
-use std::pin::Pin;
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use tokio::sync::watch;
 use types::KindName;
 use types::models::ModelRight;
-
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Checks credentials. Must answer from memory: it is asked on every request that shows
 /// credentials.

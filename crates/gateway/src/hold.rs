@@ -1,9 +1,9 @@
 //! What an exchange holds until its answer is complete or its socket has ended.
 
-use crate::guard::BoxFuture;
 use crate::problem::Problem;
 use crate::traffic::Turn;
 use admission::{Busy, Permit};
+use futures_util::future::BoxFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -80,7 +80,7 @@ pub use body::{Body, BodyError};
 pub use call::CallError;
 pub use drives::Drives;
 pub use gateway::{Gateway, Parts};
-pub use guard::{BoxFuture, Caller, Guard, Refused};
+pub use guard::{Caller, Guard, Refused};
 pub use machine::{Machine, MachineError};
 pub use models::{ModelParts, ModelSettings, OutsideError};
 pub use peer::{Peer, Site};

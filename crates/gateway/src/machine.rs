@@ -1,6 +1,6 @@
 //! The machine that instances run on, as the data plane needs it.
 
-use crate::guard::BoxFuture;
+use futures_util::future::BoxFuture;
 use std::io;
 use tokio::net::TcpStream;
 

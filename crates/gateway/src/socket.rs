@@ -152,9 +152,9 @@ impl Lease<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::BoxFuture;
     use crate::machine::{Machine, MachineError};
     use crate::standby::Initial;
+    use futures_util::future::BoxFuture;
     use tokio::io::duplex;
     use tokio::net::TcpListener;
 

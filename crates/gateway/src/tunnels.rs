@@ -1,6 +1,6 @@
 //! What brings up tunnels for the data plane.
 
-use crate::guard::BoxFuture;
+use futures_util::future::BoxFuture;
 use types::ids::ResourceId;
 use types::tunnel::TunnelRefusal;
 

@@ -1,7 +1,8 @@
 //! What the gateway asks of the machine.
 
 use crate::{Inner, Interrupted, LocalMachine};
-use gateway::{BoxFuture, Machine, MachineError};
+use futures_util::future::BoxFuture;
+use gateway::{Machine, MachineError};
 use node::{Error, InstanceName};
 use socket2::SockRef;
 use std::io;

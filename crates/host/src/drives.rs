@@ -4,8 +4,9 @@ use crate::refusals::no_space;
 use crate::volumes::fault;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::drive_store::{DriveFault, DriveStore, NewDrive};
-use control::machine::{MachineFault, Wait};
+use control::machine::MachineFault;
 use control::volume_store::VolumeFault;
+use futures_util::future::BoxFuture;
 use node::{DriveError, DriveMount, InstanceName, Owner, VolumeError, VolumeName};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -39,7 +40,7 @@ fn kind_of(error: &DriveError) -> ErrorKind {
 }
 
 impl DriveStore for LocalMachine {
-    fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>> {
+    fn make(&self, new: NewDrive) -> BoxFuture<'_, Result<(), VolumeFault>> {
         let make = move |inner: &Inner| {
             let owner =
                 Owner::new(new.workspace).map_err(|error| VolumeFault::Broken(chain(&error)))?;
@@ -48,7 +49,7 @@ impl DriveStore for LocalMachine {
         Box::pin(self.on_node(make))
     }
 
-    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> BoxFuture<'a, Result<(), MachineFault>> {
         let name = name.clone();
         let remove = move |inner: &Inner| {
             inner.node.remove_drive(&name).map_err(|error| MachineFault(chain(&error)))
@@ -60,7 +61,7 @@ impl DriveStore for LocalMachine {
         &'a self,
         name: &'a VolumeName,
         path: &'a str,
-    ) -> Wait<'a, Result<bool, DriveFault>> {
+    ) -> BoxFuture<'a, Result<bool, DriveFault>> {
         let (name, path) = (name.clone(), path.to_owned());
         let work = move |inner: &Inner| {
             let removed = inner.node.remove_drive_folder(&name, &path);
@@ -73,7 +74,7 @@ impl DriveStore for LocalMachine {
         &'a self,
         instance: &'a InstanceName,
         mount: DriveMount,
-    ) -> Wait<'a, Result<(), DriveFault>> {
+    ) -> BoxFuture<'a, Result<(), DriveFault>> {
         let id = instance.clone();
         let work = move |inner: &Inner| {
             inner.node.mount_drive(&id, &mount).map_err(|error| drive_fault(&error))
@@ -87,7 +88,7 @@ impl DriveStore for LocalMachine {
         drive: &'a VolumeName,
         place: &'a str,
         others: &'a [String],
-    ) -> Wait<'a, Result<(), DriveFault>> {
+    ) -> BoxFuture<'a, Result<(), DriveFault>> {
         let (id, drive, place) = (instance.clone(), drive.clone(), place.to_owned());
         let others = others.to_vec();
         let work = move |inner: &Inner| {

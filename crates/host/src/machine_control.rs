@@ -7,12 +7,13 @@ use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
 use control::drive_store::DriveStore;
 use control::machine::{
-    ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
+    ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage,
 };
 use control::registry::Registry;
 use control::snapshot_store::SnapshotStore;
 use control::tunnel_maker::TunnelMaker;
 use control::volume_store::VolumeStore;
+use futures_util::future::BoxFuture;
 use gateway::{Initial, Machine as _, Standby};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, Owner, State, View};
@@ -109,7 +110,7 @@ impl Machine for MachineControl {
         self.machine.0.has(digest)
     }
 
-    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>> {
+    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> BoxFuture<'a, Result<String, LaunchFault>> {
         Box::pin(self.machine.fetch(launch))
     }
 
@@ -118,7 +119,7 @@ impl Machine for MachineControl {
         workspace: &'a WorkspaceId,
         image: &'a str,
         registries: Option<&'a str>,
-    ) -> Wait<'a, Result<String, LaunchFault>> {
+    ) -> BoxFuture<'a, Result<String, LaunchFault>> {
         Box::pin(self.machine.fetch_for(workspace.as_str(), image, registries))
     }
 
@@ -152,11 +153,11 @@ impl Machine for MachineControl {
         room.map_err(|error| refusals::of_launch(&error).unwrap_or_else(|| broken(&error)))
     }
 
-    fn make_ready<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<(), LaunchFault>> {
+    fn make_ready<'a>(&'a self, launch: &'a Launch) -> BoxFuture<'a, Result<(), LaunchFault>> {
         Box::pin(async move { self.machine.bring(&mut launch.clone()).await.map(drop) })
     }
 
-    fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
+    fn launch(&self, launch: Launch) -> BoxFuture<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
             let visited = Purpose::of(&launch).is_visited();
             let serves = visited.then(|| launch.instance.clone());
@@ -168,7 +169,7 @@ impl Machine for MachineControl {
         })
     }
 
-    fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+    fn retire<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), MachineFault>> {
         self.standby.forget(instance.as_str());
         self.machine.0.starting.lock().remove(instance);
         let id = instance.clone();
@@ -192,15 +193,15 @@ impl Machine for MachineControl {
         &'a self,
         instance: &'a InstanceName,
         rules: EgressRules,
-    ) -> Wait<'a, Result<(), MachineFault>> {
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(self.machine.set_egress(instance, rules))
     }
 
-    fn egress_events(&self) -> Wait<'_, Vec<EgressEvent>> {
+    fn egress_events(&self) -> BoxFuture<'_, Vec<EgressEvent>> {
         Box::pin(self.machine.egress_events())
     }
 
-    fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+    fn rest<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             if self.machine.0.leases.purpose(instance).is_visited() {
                 let paused = self.standby.pause(instance.as_str()).await;
@@ -228,7 +229,7 @@ impl Machine for MachineControl {
         Some(self.machine.0.node.give_sign())
     }
 
-    fn facts(&self) -> Wait<'_, Vec<Fact>> {
+    fn facts(&self) -> BoxFuture<'_, Vec<Fact>> {
         Box::pin(async move {
             loop {
                 let look = self.machine.on_node(|inner| {
@@ -246,7 +247,7 @@ impl Machine for MachineControl {
         })
     }
 
-    fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>> {
+    fn let_go(&self, number: u64) -> BoxFuture<'_, Result<(), MachineFault>> {
         Box::pin(self.machine.on_node(move |inner| {
             inner.node.forget(number).map_err(|error| MachineFault(error.to_string()))
         }))
@@ -257,18 +258,21 @@ impl Machine for MachineControl {
         instance: &'a InstanceName,
         from: u64,
         printed: mpsc::Sender<Printed>,
-    ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
+    ) -> BoxFuture<'a, Result<WorkEnd, MachineFault>> {
         Box::pin(async move {
             self.machine.wake_work(instance).await?;
             self.machine.attend(instance, from, printed).await
         })
     }
 
-    fn start_failure<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Option<String>> {
+    fn start_failure<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Option<String>> {
         Box::pin(self.machine.start_failure(instance))
     }
 
-    fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+    fn interrupt<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             // A sleeping instance cannot hear it. One that had ended before this program started is
             // not known to standby, which must not wait for it.
@@ -281,7 +285,7 @@ impl Machine for MachineControl {
         })
     }
 
-    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
+    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             // A sleeping instance that listens accepts the connection all the same, and stays
             // asleep.
@@ -298,7 +302,7 @@ impl Machine for MachineControl {
         &'a self,
         instance: &'a InstanceName,
         order: Bytes,
-    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<ProcessAnswer, MachineFault>> {
         Box::pin(async move {
             let request = process_request(order);
             let fault = |error: &dyn std::error::Error| MachineFault(chain(error));

@@ -14,11 +14,11 @@ mod upload;
 use crate::pulled::Pulled;
 use admission::Limits;
 use bytes::Bytes;
-use control::machine::Wait;
 use control::registry::{
     BlobContent, Keep, ManifestContent, Place, Referrer, Registry, RegistryFault, RegistryLimits,
     TakenManifest,
 };
+use futures_util::future::BoxFuture;
 use images::{Digest, Error, Repository, Store};
 use parking_lot::Mutex;
 use room::RegistryRoom;
@@ -270,7 +270,7 @@ impl Registry for LocalRegistry {
         RegistryLimits { blob_bytes_max, manifest_bytes_max, stall }
     }
 
-    fn turn<'a>(&'a self, place: &'a Place) -> Wait<'a, Box<dyn Send + Sync>> {
+    fn turn<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Box<dyn Send + Sync>> {
         let number = place
             .to_string()
             .bytes()
@@ -279,13 +279,13 @@ impl Registry for LocalRegistry {
         Box::pin(async move { Box::new(lock.lock_owned().await) as Box<dyn Send + Sync> })
     }
 
-    fn begin_upload(&self, place: Place) -> Wait<'_, Result<String, RegistryFault>> {
+    fn begin_upload(&self, place: Place) -> BoxFuture<'_, Result<String, RegistryFault>> {
         Box::pin(
             self.on_disk(move |inner| inner.uploads.begin(&inner.images, &place, &inner.world)),
         )
     }
 
-    fn uploaded(&self, place: Place, upload: String) -> Wait<'_, Result<u64, RegistryFault>> {
+    fn uploaded(&self, place: Place, upload: String) -> BoxFuture<'_, Result<u64, RegistryFault>> {
         Box::pin(
             self.on_disk(move |inner| {
                 Ok(inner.uploads.take(&inner.images, &place, &upload)?.size())
@@ -299,7 +299,7 @@ impl Registry for LocalRegistry {
         upload: String,
         from: Option<u64>,
         bytes: mpsc::Receiver<std::io::Result<Bytes>>,
-    ) -> Wait<'_, Result<u64, RegistryFault>> {
+    ) -> BoxFuture<'_, Result<u64, RegistryFault>> {
         Box::pin(async move {
             let open = self
                 .on_disk(move |inner| inner.uploads.take(&inner.images, &place, &upload))
@@ -319,7 +319,7 @@ impl Registry for LocalRegistry {
         place: Place,
         upload: String,
         wanted: String,
-    ) -> Wait<'_, Result<u64, RegistryFault>> {
+    ) -> BoxFuture<'_, Result<u64, RegistryFault>> {
         Box::pin(self.on_disk(move |inner| {
             let wanted = digest(&wanted)?;
             let open = inner.uploads.take(&inner.images, &place, &upload)?;
@@ -332,7 +332,11 @@ impl Registry for LocalRegistry {
         }))
     }
 
-    fn cancel_upload(&self, place: Place, upload: String) -> Wait<'_, Result<(), RegistryFault>> {
+    fn cancel_upload(
+        &self,
+        place: Place,
+        upload: String,
+    ) -> BoxFuture<'_, Result<(), RegistryFault>> {
         Box::pin(self.on_disk(move |inner| {
             drop(inner.uploads.take(&inner.images, &place, &upload)?);
             inner.images.forget_upload(&upload).map_err(|error| broken(&error))?;
@@ -346,11 +350,15 @@ impl Registry for LocalRegistry {
         place: Place,
         from: Place,
         wanted: String,
-    ) -> Wait<'_, Result<bool, RegistryFault>> {
+    ) -> BoxFuture<'_, Result<bool, RegistryFault>> {
         Box::pin(self.on_disk(move |inner| inner.mount(&place, &from, digest(&wanted)?)))
     }
 
-    fn blob(&self, place: Place, wanted: String) -> Wait<'_, Result<BlobContent, RegistryFault>> {
+    fn blob(
+        &self,
+        place: Place,
+        wanted: String,
+    ) -> BoxFuture<'_, Result<BlobContent, RegistryFault>> {
         Box::pin(self.on_disk(move |inner| {
             let found = inner.repository(&place).blob(&digest(&wanted)?);
             let images::Blob { file, size } =
@@ -359,7 +367,11 @@ impl Registry for LocalRegistry {
         }))
     }
 
-    fn remove_blob(&self, place: Place, wanted: String) -> Wait<'_, Result<(), RegistryFault>> {
+    fn remove_blob(
+        &self,
+        place: Place,
+        wanted: String,
+    ) -> BoxFuture<'_, Result<(), RegistryFault>> {
         Box::pin(self.on_disk(move |inner| {
             let (repository, digest) = (inner.repository(&place), digest(&wanted)?);
             if repository.blob_size(&digest).is_none() {
@@ -379,7 +391,7 @@ impl Registry for LocalRegistry {
         media_type: Option<String>,
         wanted: Option<String>,
         bytes: Bytes,
-    ) -> Wait<'_, Result<TakenManifest, RegistryFault>> {
+    ) -> BoxFuture<'_, Result<TakenManifest, RegistryFault>> {
         Box::pin(self.on_disk(move |inner| {
             let wanted = wanted.as_deref().map(digest).transpose()?;
             if wanted.is_some_and(|wanted| wanted != Digest::of(&bytes)) {
@@ -393,7 +405,7 @@ impl Registry for LocalRegistry {
         &self,
         place: Place,
         wanted: String,
-    ) -> Wait<'_, Result<ManifestContent, RegistryFault>> {
+    ) -> BoxFuture<'_, Result<ManifestContent, RegistryFault>> {
         Box::pin(self.on_disk(move |inner| {
             let found = inner.repository(&place).manifest(&digest(&wanted)?);
             let (filed, bytes) =
@@ -407,7 +419,7 @@ impl Registry for LocalRegistry {
         place: Place,
         subject: String,
         after: Option<String>,
-    ) -> Wait<'_, Result<(Vec<Referrer>, bool), RegistryFault>> {
+    ) -> BoxFuture<'_, Result<(Vec<Referrer>, bool), RegistryFault>> {
         Box::pin(self.on_disk(move |inner| {
             let after = after.as_deref().map(digest).transpose()?;
             let found = inner.repository(&place).referrers(
@@ -420,15 +432,15 @@ impl Registry for LocalRegistry {
         }))
     }
 
-    fn adopt(&self, place: Place, wanted: String) -> Wait<'_, Result<u64, RegistryFault>> {
+    fn adopt(&self, place: Place, wanted: String) -> BoxFuture<'_, Result<u64, RegistryFault>> {
         Box::pin(self.on_disk(move |inner| inner.adopt(&place, digest(&wanted)?)))
     }
 
-    fn prune(&self, place: Place, keep: Keep) -> Wait<'_, Result<Vec<String>, RegistryFault>> {
+    fn prune(&self, place: Place, keep: Keep) -> BoxFuture<'_, Result<Vec<String>, RegistryFault>> {
         Box::pin(self.on_disk(move |inner| inner.prune(&place, &keep)))
     }
 
-    fn places(&self) -> Wait<'_, Result<Vec<Place>, RegistryFault>> {
+    fn places(&self) -> BoxFuture<'_, Result<Vec<Place>, RegistryFault>> {
         Box::pin(self.on_disk(|inner| {
             let all = inner.images.repositories().map_err(|error| broken(&error))?;
             let mut names = inner.uploads.places();
@@ -437,11 +449,11 @@ impl Registry for LocalRegistry {
         }))
     }
 
-    fn free_soon(&self) -> Wait<'_, Result<(), RegistryFault>> {
+    fn free_soon(&self) -> BoxFuture<'_, Result<(), RegistryFault>> {
         Box::pin(self.clone().free())
     }
 
-    fn tidy(&self) -> Wait<'_, Result<(), RegistryFault>> {
+    fn tidy(&self) -> BoxFuture<'_, Result<(), RegistryFault>> {
         Box::pin(self.on_disk(|inner| {
             let age = i64::try_from(inner.settings.upload_keep.as_millis()).unwrap_or(i64::MAX);
             let before = inner.world.now().ms().saturating_sub(age);

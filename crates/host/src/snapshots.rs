@@ -3,10 +3,11 @@
 use crate::bases::Below;
 use crate::refusals::{no_space, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
-use control::machine::{LaunchFault, MachineFault, Wait};
+use control::machine::{LaunchFault, MachineFault};
 use control::snapshot_store::{
     Base, KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
 };
+use futures_util::future::BoxFuture;
 use images::Digest;
 use node::{Owner, SnapshotError, SnapshotName, VolumeError};
 use types::chain;
@@ -56,7 +57,7 @@ fn name(id: &ResourceId) -> Result<SnapshotName, node::NameError> {
 }
 
 impl SnapshotStore for LocalMachine {
-    fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
+    fn take(&self, new: NewSnapshot) -> BoxFuture<'_, Result<TakenSnapshot, SnapshotFault>> {
         let workspace = new.workspace.clone();
         let take = move |inner: &Inner| {
             let image = inner.leases.image_of(&new.instance);
@@ -82,7 +83,7 @@ impl SnapshotStore for LocalMachine {
         &'a self,
         workspace: &'a str,
         id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), SnapshotFault>> {
+    ) -> BoxFuture<'a, Result<(), SnapshotFault>> {
         Box::pin(async move {
             let name = name(id).map_err(|error| SnapshotFault::Broken(chain(&error)))?;
             self.offload_snapshot(workspace, name).await.map_err(|error| fault(&error))
@@ -98,7 +99,7 @@ impl SnapshotStore for LocalMachine {
         &'a self,
         workspace: &'a str,
         id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), SnapshotFault>> {
+    ) -> BoxFuture<'a, Result<(), SnapshotFault>> {
         Box::pin(async move {
             let name = name(id).map_err(|error| SnapshotFault::Broken(chain(&error)))?;
             let fetched = self.fetch_snapshot(workspace, name).await;
@@ -106,7 +107,7 @@ impl SnapshotStore for LocalMachine {
         })
     }
 
-    fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {
+    fn remove<'a>(&'a self, id: &'a ResourceId) -> BoxFuture<'a, Result<(), MachineFault>> {
         let id = id.clone();
         let remove = move |inner: &Inner| {
             // An id that cannot be a name belongs to no snapshot.

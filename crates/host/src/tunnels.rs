@@ -2,8 +2,8 @@
 
 use crate::tunnel_lookups::look_up;
 use crate::{Inner, Interrupted, LocalMachine};
-use control::machine::Wait;
 use control::tunnel_maker::{TunnelFault, TunnelMaker};
+use futures_util::future::BoxFuture;
 use node::{InstanceName, TunnelError};
 use types::chain;
 use types::tunnel::TunnelSettings;
@@ -30,7 +30,7 @@ impl TunnelMaker for LocalMachine {
         &'a self,
         instance: &'a InstanceName,
         settings: TunnelSettings,
-    ) -> Wait<'a, Result<(), TunnelFault>> {
+    ) -> BoxFuture<'a, Result<(), TunnelFault>> {
         Box::pin(async move {
             let lookups = &self.0.tunnel_lookups;
             let found = look_up(lookups, instance, &settings.endpoint).await?;
@@ -49,7 +49,7 @@ impl TunnelMaker for LocalMachine {
         })
     }
 
-    fn remove<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), TunnelFault>> {
+    fn remove<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), TunnelFault>> {
         let id = instance.clone();
         let remove = move |inner: &Inner| match inner.node.remove_tunnel(&id) {
             Ok(_) | Err(node::Error::Missing(_)) => Ok(()),

@@ -2,8 +2,9 @@
 
 use crate::refusals::{no_space, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
-use control::machine::{LaunchFault, MachineFault, Wait};
+use control::machine::{LaunchFault, MachineFault};
 use control::volume_store::{KeptCopy, KeptVolume, NewVolume, VolumeFault, VolumeStore};
+use futures_util::future::BoxFuture;
 use node::{Owner, VolumeError, VolumeName};
 use types::{Timestamp, chain};
 
@@ -44,7 +45,7 @@ impl LocalMachine {
 }
 
 impl VolumeStore for LocalMachine {
-    fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
+    fn make(&self, new: NewVolume) -> BoxFuture<'_, Result<(), VolumeFault>> {
         Box::pin(async move {
             let NewVolume { name, workspace, size_mb, from } = new;
             let volumes = self.0.node.volumes();
@@ -56,7 +57,11 @@ impl VolumeStore for LocalMachine {
         })
     }
 
-    fn grow<'a>(&'a self, name: &'a VolumeName, size_mb: u32) -> Wait<'a, Result<(), VolumeFault>> {
+    fn grow<'a>(
+        &'a self,
+        name: &'a VolumeName,
+        size_mb: u32,
+    ) -> BoxFuture<'a, Result<(), VolumeFault>> {
         let name = name.clone();
         let grow = move |inner: &Inner| {
             inner.node.volumes().grow(&name, size_mb).map_err(|error| fault(&error))
@@ -64,7 +69,7 @@ impl VolumeStore for LocalMachine {
         Box::pin(self.on_node(grow))
     }
 
-    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> BoxFuture<'a, Result<(), MachineFault>> {
         let name = name.clone();
         let remove = move |inner: &Inner| {
             let removed = inner.node.volumes().remove(&name);
@@ -92,7 +97,7 @@ impl VolumeStore for LocalMachine {
         &'a self,
         workspace: &'a str,
         name: &'a VolumeName,
-    ) -> Wait<'a, Result<Option<String>, VolumeFault>> {
+    ) -> BoxFuture<'a, Result<Option<String>, VolumeFault>> {
         Box::pin(async move {
             let _turn = self.transfer_turn(workspace).await;
             let name = name.clone();
@@ -100,7 +105,7 @@ impl VolumeStore for LocalMachine {
         })
     }
 
-    fn copies(&self) -> Wait<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
+    fn copies(&self) -> BoxFuture<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
         let kept = |(owner, name): (Owner, VolumeName)| KeptCopy {
             workspace: owner.as_str().to_owned(),
             name,
@@ -111,7 +116,7 @@ impl VolumeStore for LocalMachine {
         })
     }
 
-    fn remove_copy<'a>(&'a self, copy: &'a KeptCopy) -> Wait<'a, Result<(), VolumeFault>> {
+    fn remove_copy<'a>(&'a self, copy: &'a KeptCopy) -> BoxFuture<'a, Result<(), VolumeFault>> {
         Box::pin(async move {
             let (owner, name) = (owner(&copy.workspace)?, copy.name.clone());
             self.on_volumes(move |inner| inner.node.volumes().remove_copy(&owner, &name)).await
@@ -122,7 +127,7 @@ impl VolumeStore for LocalMachine {
         &'a self,
         name: &'a VolumeName,
         since: Timestamp,
-    ) -> Wait<'a, Result<(), VolumeFault>> {
+    ) -> BoxFuture<'a, Result<(), VolumeFault>> {
         let name = name.clone();
         let release =
             move |inner: &Inner| inner.node.volumes().release(&name, since.seconds()).map(drop);

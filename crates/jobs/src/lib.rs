@@ -25,4 +25,4 @@ pub use plan::{Assignment, Call, CallAnswer, Order, Plan, plan};
 pub use queue::{Caller, Hooks, NewExecution, Queue, StartError};
 pub use rules::status;
 pub use settings::{BadSetting, Settings};
-pub use task_runner::{Running, TaskRunner, failure_of_row};
+pub use task_runner::{TaskRunner, failure_of_row};

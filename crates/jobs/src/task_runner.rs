@@ -1,12 +1,8 @@
 //! The interface to whoever runs attempts, and the outcomes of attempts.
 
-use std::future::Future;
-use std::pin::Pin;
+use futures_util::future::BoxFuture;
 use store::executions::tasks;
 use types::instance::{AttemptId, Outcome, WorkEnd};
-
-/// The future of an answer that takes a while.
-pub type Running<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Runs attempts on this machine. `A` is everything that is needed to start one.
 pub trait TaskRunner<A>: Send + Sync + 'static {
@@ -16,15 +12,15 @@ pub trait TaskRunner<A>: Send + Sync + 'static {
     /// Runs an attempt to its end, or continues with one that an earlier run of this program began.
     /// Its leftovers stay until it is [abandoned](Self::abandon), so that its outcome is still
     /// available after a crash.
-    fn run<'a>(&'a self, id: &'a AttemptId, attempt: A) -> Running<'a, WorkEnd>;
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: A) -> BoxFuture<'a, WorkEnd>;
 
     /// Removes everything of an attempt, and ends it at once if it still runs. Does nothing if
     /// there is no such attempt.
-    fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()>;
+    fn abandon<'a>(&'a self, id: &'a AttemptId) -> BoxFuture<'a, ()>;
 
     /// Asks an attempt to end, waits until it has or its grace period is over, and removes
     /// everything of it. Nobody wants its outcome any more.
-    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> BoxFuture<'a, ()> {
         self.abandon(id)
     }
 

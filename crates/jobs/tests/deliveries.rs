@@ -6,13 +6,13 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
 use hmac::{Hmac, KeyInit, Mac};
 use jobs::deliveries::{Sender, Settings};
 use parking_lot::Mutex;
 use sha2::Sha256;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -157,7 +157,7 @@ fn sender(store: &Store) -> Sender {
 
 /// Returns a sender for which every name leads to this machine.
 fn sender_with(store: &Store, settings: Settings) -> Sender {
-    let here = |_: String| -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+    let here = |_: String| -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(async { Ok(vec![[127, 0, 0, 1].into()]) })
     };
     Sender::looking_up(store.clone(), settings, here).unwrap()
@@ -356,7 +356,7 @@ async fn a_name_is_looked_up_once_for_each_connection() {
     let lookup = move |_: String| {
         let look = count.fetch_add(1, Ordering::SeqCst);
         let address: IpAddr = if look == 0 { [127, 0, 0, 1].into() } else { [127, 0, 0, 9].into() };
-        let found: Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> =
+        let found: BoxFuture<'static, io::Result<Vec<IpAddr>>> =
             Box::pin(async move { Ok(vec![address]) });
         found
     };

@@ -1,17 +1,15 @@
 //! The traits through which this crate asks for keys and buckets.
 
+use futures_util::future::BoxFuture;
 use rustix::fd::OwnedFd;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use types::Timestamp;
 use zeroize::Zeroizing;
 
-pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 /// Looks up keys.
 pub trait Access: Send + Sync + 'static {
-    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Arc<dyn Caller>, Refused>>;
+    fn find_key<'a>(&'a self, key_id: &'a str) -> BoxFuture<'a, Result<Arc<dyn Caller>, Refused>>;
 }
 
 /// The owner of a key, for one request. Only the secret is asked for before the signature is
@@ -25,12 +23,12 @@ pub trait Caller: Send + Sync + 'static {
 
     /// Completes when a key that is valid now becomes invalid. Whatever was begun with the key is
     /// then ended.
-    fn outlived(&self) -> Wait<'static, ()>;
+    fn outlived(&self) -> BoxFuture<'static, ()>;
 
-    fn open<'a>(&'a self, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>>;
+    fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Bucket, Refused>>;
 
     /// Lists the buckets that the key may open.
-    fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>>;
+    fn list(&self) -> BoxFuture<'_, Result<Vec<BucketEntry>, Refused>>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Bodies of answers.
 
-use crate::access::Wait;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http_body::{Body as _, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -68,7 +68,7 @@ pub(crate) fn guarded<G: Send + 'static>(
     body: Body,
     guard: G,
     stall: Duration,
-    outlived: impl FnOnce() -> Wait<'static, ()>,
+    outlived: impl FnOnce() -> BoxFuture<'static, ()>,
 ) -> Body {
     if body.size_hint().exact().is_some() {
         // It is in memory, so the guard is not needed any more.
@@ -131,7 +131,7 @@ mod tests {
         StreamBody::new(pieces).boxed_unsync()
     }
 
-    fn never() -> Wait<'static, ()> {
+    fn never() -> BoxFuture<'static, ()> {
         Box::pin(std::future::pending())
     }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_that_ends_breaks_the_body_off() {
-        let now = || -> Wait<'static, ()> { Box::pin(std::future::ready(())) };
+        let now = || -> BoxFuture<'static, ()> { Box::pin(std::future::ready(())) };
         let body = guarded(endless(), (), Duration::from_secs(60), now);
         assert!(body.collect().await.is_err());
     }

@@ -30,7 +30,7 @@ mod signature;
 mod tidy;
 mod xml;
 
-pub use access::{Access, Bucket, BucketEntry, Caller, Owner, Refused, Secret, Wait};
+pub use access::{Access, Bucket, BucketEntry, Caller, Owner, Refused, Secret};
 pub use body::Body;
 pub use error::{Code, Error};
 pub use key::Key;

@@ -2,13 +2,13 @@
 
 mod chunks;
 
-use crate::access::Wait;
 use crate::checksum::{Algorithm, Checksum, Running, content_md5};
 use crate::error::{Code, Error};
 use crate::settings::Settings;
 use crate::signature::{Chain, Claim, Payload as Kind};
 use bytes::Bytes;
 use chunks::{Chunks, Event};
+use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use http::request::Parts;
 use http_body_util::BodyExt;
@@ -33,7 +33,7 @@ pub(crate) struct Payload {
     patience: Duration,
     came: usize,
     /// Completes when the caller may no longer go on.
-    outlived: Wait<'static, ()>,
+    outlived: BoxFuture<'static, ()>,
     /// The length without the wrapping, if it was announced.
     pub(crate) length: Option<u64>,
     read: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Payload {
 impl Payload {
     pub(crate) fn new(
         parts: &Parts,
-        (body, outlived): (Incoming, Wait<'static, ()>),
+        (body, outlived): (Incoming, BoxFuture<'static, ()>),
         (claim, chain): (&Claim, Chain),
         settings: &Settings,
     ) -> Result<Self, Error> {

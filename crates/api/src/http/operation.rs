@@ -8,10 +8,10 @@ use crate::http::reply::Answer;
 use crate::http::sent;
 use axum::extract::Request;
 use axum::response::Response;
+use futures_util::future::BoxFuture;
 use http::Method;
 use schemars::{Schema, SchemaGenerator};
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use types::Scope;
 use types::schema::Checker;
@@ -74,7 +74,7 @@ pub(crate) struct Shape {
     pub guarded: bool,
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+type Running = BoxFuture<'static, Result<Response, Error>>;
 
 /// A handler whose types nobody needs to know any more. There are hundreds of handlers, so nothing
 /// is done here that can be done without their types.

@@ -11,10 +11,9 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter};
 use control::workloads;
+use futures_util::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Method};
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 use types::error::Refusal;
@@ -73,7 +72,7 @@ fn handler(
     move |State(app), request| Box::pin(observed(app, Arc::clone(&operation), request))
 }
 
-type Running = Pin<Box<dyn Future<Output = Response> + Send>>;
+type Running = BoxFuture<'static, Response>;
 
 async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Response {
     use tracing::Instrument;

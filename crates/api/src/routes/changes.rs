@@ -10,12 +10,12 @@ use auth::{Auth, Denied, Identity, Member, Ticket};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::{HeaderValue, header};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use store::feed::{self, Change, Follower};
@@ -58,7 +58,7 @@ pub(crate) struct ChangeStream {
     auth: Auth,
     /// The credentials with which the stream was requested; it ends when they are no longer valid.
     ticket: Arc<Ticket>,
-    outlived: Pin<Box<dyn Future<Output = Denied> + Send>>,
+    outlived: BoxFuture<'static, Denied>,
     _open: OpenStream,
 }
 

@@ -16,8 +16,9 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use control::drive_buckets::{self, BASE, NoBucket};
 use control::{Context, Control};
+use futures_util::future::BoxFuture;
 use http::Method;
-use s3::{Bucket, BucketEntry, Owner, Refused, Secret, Service, Settings, Signed, Wait};
+use s3::{Bucket, BucketEntry, Owner, Refused, Secret, Service, Settings, Signed};
 use std::io;
 use std::sync::Arc;
 use store::Tx;
@@ -124,7 +125,10 @@ fn too_fast() -> Refused {
 }
 
 impl s3::Access for Access {
-    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Arc<dyn s3::Caller>, Refused>> {
+    fn find_key<'a>(
+        &'a self,
+        key_id: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<dyn s3::Caller>, Refused>> {
         Box::pin(async move {
             let (id, store) = (key_id.to_owned(), &self.control.store);
             let found = store.read(move |tx: &mut Tx<'_>| api_keys::signing_key(tx, &id)).await;
@@ -156,7 +160,7 @@ impl s3::Caller for Caller {
         Ok(workspace)
     }
 
-    fn outlived(&self) -> Wait<'static, ()> {
+    fn outlived(&self) -> BoxFuture<'static, ()> {
         // Here the key itself identifies the caller, as everywhere else.
         let (auth, key, id) = (self.control.auth.clone(), self.secret.clone(), self.id.clone());
         Box::pin(async move {
@@ -168,7 +172,7 @@ impl s3::Caller for Caller {
         })
     }
 
-    fn open<'a>(&'a self, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
+    fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Bucket, Refused>> {
         Box::pin(async move {
             let member = self.member()?;
             let drive = drive_buckets::open(&self.control, &member, bucket).await;
@@ -186,7 +190,7 @@ impl s3::Caller for Caller {
         })
     }
 
-    fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<BucketEntry>, Refused>> {
         Box::pin(async move {
             let member = self.member()?;
             let workspace = member.workspace.to_string();

@@ -9,16 +9,16 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::BoxFuture;
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use jobs::callbacks::Callbacks;
 use jobs::deliveries::{self, Sender};
-use jobs::{Assignment, Queue, Running, TaskRunner};
+use jobs::{Assignment, Queue, TaskRunner};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::Store;
@@ -35,13 +35,13 @@ impl TaskRunner<Assignment> for Workers {
         "here"
     }
 
-    fn run<'a>(&'a self, _: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
+    fn run<'a>(&'a self, _: &'a AttemptId, attempt: Assignment) -> BoxFuture<'a, WorkEnd> {
         let (now, fails) = (self.0.now(), attempt.arguments().contains("\"fail\":true"));
         let outcome = if fails { Outcome::Exited(1) } else { Outcome::SUCCESS };
         Box::pin(async move { WorkEnd { started_at: Some(now), ended_at: now, outcome } })
     }
 
-    fn abandon<'a>(&'a self, _: &'a AttemptId) -> Running<'a, ()> {
+    fn abandon<'a>(&'a self, _: &'a AttemptId) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 
@@ -103,7 +103,7 @@ impl Receiver {
             inside: vec!["hooks.example".into()],
         };
         let lookup = |_: String| {
-            let found: Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> =
+            let found: BoxFuture<'static, io::Result<Vec<IpAddr>>> =
                 Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) });
             found
         };

@@ -1,6 +1,7 @@
 //! The books of limits and usage: what the ledgers of servers move into the store and ask of it.
 
-use models::ledger::{Answer, Books, BooksError};
+use futures_util::future::BoxFuture;
+use models::ledger::{Books, BooksError};
 use std::sync::Arc;
 use store::Store;
 use types::model_books::{Batch, Beginning, LimitAccount, Standing};
@@ -13,14 +14,14 @@ pub fn books(store: &Store) -> Arc<dyn Books> {
 struct StoreBooks(Store);
 
 impl Books for StoreBooks {
-    fn begin(&self, ledger: String) -> Answer<'_, Result<Beginning, BooksError>> {
+    fn begin(&self, ledger: String) -> BoxFuture<'_, Result<Beginning, BooksError>> {
         Box::pin(async move {
             let work = move |tx: &mut store::Tx<'_>| store::models::begin(tx, &ledger);
             self.0.write(work).await.map_err(told)
         })
     }
 
-    fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>> {
+    fn keep(&self, batch: Arc<Batch>) -> BoxFuture<'_, Result<Vec<Standing>, BooksError>> {
         Box::pin(async move {
             let work = move |tx: &mut store::Tx<'_>| store::models::keep(tx, &batch);
             self.0.write(work).await.map_err(told)
@@ -30,7 +31,7 @@ impl Books for StoreBooks {
     fn asked_for(
         &self,
         ledger: String,
-    ) -> Answer<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
+    ) -> BoxFuture<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
         Box::pin(async move {
             let work = move |tx: &mut store::Tx<'_>| store::models::asked_for(tx, &ledger);
             self.0.read(work).await.map_err(told)

@@ -1,10 +1,10 @@
 use super::super::expiry;
 use super::*;
 use crate::domains::{Leads, Lookup, NoAnswer};
-use crate::machine::Wait;
 use crate::{Parts, Rate, Settings};
 use auth::Auth;
 use auth::setup::{Wishes, first_start};
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use types::kinds::{Agent, Job};
 struct NoDns;
 
 impl Lookup for NoDns {
-    fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>> {
+    fn texts<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, NoAnswer>> {
         Box::pin(async move { Err(NoAnswer { name: name.into(), why: "there is none".into() }) })
     }
 
-    fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>> {
+    fn leads<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Leads, NoAnswer>> {
         Box::pin(async move { Err(NoAnswer { name: name.into(), why: "there is none".into() }) })
     }
 }

@@ -5,7 +5,7 @@ use super::rows::Workspaces;
 use crate::control::Control;
 use crate::engine::{Held, Managed};
 use crate::error::Error;
-use crate::machine::Wait;
+use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::marker::PhantomData;
 use store::Tx;
@@ -76,12 +76,12 @@ pub(super) trait Rows: Send + Sync {
         &self,
         control: &'a Control,
         id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), Error>>;
+    ) -> BoxFuture<'a, Result<(), Error>>;
     fn act_when_due<'a>(
         &self,
         control: &'a Control,
         id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), Error>>;
+    ) -> BoxFuture<'a, Result<(), Error>>;
 }
 
 struct Of<K>(PhantomData<fn() -> K>);
@@ -111,7 +111,7 @@ impl<K: Followed> Rows for Of<K> {
         &self,
         control: &'a Control,
         id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(K::reconcile(control, id))
     }
 
@@ -119,7 +119,7 @@ impl<K: Followed> Rows for Of<K> {
         &self,
         control: &'a Control,
         id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), Error>> {
+    ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(K::act_when_due(control, id))
     }
 }

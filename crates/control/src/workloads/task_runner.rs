@@ -3,8 +3,9 @@
 use super::{calls, instances, output, workload};
 use crate::egress;
 use crate::machine::{Edge, Launch, LaunchFault, Machine, MachineFault, Seen, Work};
+use futures_util::future::BoxFuture;
 use jobs::logs::{LogWriter, Logs};
-use jobs::{Assignment, Order, Running, TaskRunner};
+use jobs::{Assignment, Order, TaskRunner};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -183,18 +184,18 @@ impl TaskRunner<Assignment> for Instances {
         self.machine.name()
     }
 
-    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> BoxFuture<'a, WorkEnd> {
         Box::pin(async move { self.run_to_end(id, &attempt).await })
     }
 
-    fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+    fn abandon<'a>(&'a self, id: &'a AttemptId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.found.lock().remove(id);
             instances::retire(&*self.machine, &InstanceName::of_task(id)).await;
         })
     }
 
-    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.interrupt(&InstanceName::of_task(id)).await;
             self.abandon(id).await;

@@ -88,7 +88,7 @@ fn status(refusal: &TunnelRefusal) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::BoxFuture;
+    use futures_util::future::BoxFuture;
     use parking_lot::Mutex;
     use proptest::prelude::*;
 

@@ -1,7 +1,8 @@
 //! What the server answers in place of a sandbox.
 
 use crate::stage::{Reply, Stage, request, settings};
-use gateway::{BoxFuture, Drives, Settings};
+use futures_util::future::BoxFuture;
+use gateway::{Drives, Settings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

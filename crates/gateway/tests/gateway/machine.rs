@@ -1,7 +1,8 @@
 //! A machine whose instances are servers on loopback. A paused one takes no connection and answers
 //! nothing.
 
-use gateway::{BoxFuture, Machine, MachineError};
+use futures_util::future::BoxFuture;
+use gateway::{Machine, MachineError};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -3,7 +3,8 @@
 use crate::machine::LoopbackMachine;
 use crate::workload::Workload;
 use bytes::Bytes;
-use gateway::{BoxFuture, Caller, Gateway, Guard, Initial, Parts, Peer, Refused, Settings, Site};
+use futures_util::future::BoxFuture;
+use gateway::{Caller, Gateway, Guard, Initial, Parts, Peer, Refused, Settings, Site};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;

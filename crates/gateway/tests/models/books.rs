@@ -1,6 +1,7 @@
 //! A store of limits in memory: it grants whatever is left.
 
-use models::ledger::{Answer, Books, BooksError};
+use futures_util::future::BoxFuture;
+use models::ledger::{Books, BooksError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::ready;
@@ -54,19 +55,22 @@ impl Memory {
 }
 
 impl Books for Memory {
-    fn begin(&self, _: String) -> Answer<'_, Result<Beginning, BooksError>> {
+    fn begin(&self, _: String) -> BoxFuture<'_, Result<Beginning, BooksError>> {
         let Kept { number, position, held, .. } = &*self.kept.lock();
         let held = held.iter().filter(|(_, held)| **held > 0);
         let held = held.map(|(account, held)| (account.clone(), *held)).collect();
         Box::pin(ready(Ok(Beginning { number: *number, position: *position, held })))
     }
 
-    fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>> {
+    fn keep(&self, batch: Arc<Batch>) -> BoxFuture<'_, Result<Vec<Standing>, BooksError>> {
         let standings = self.kept.lock().take(&batch);
         Box::pin(ready(Ok(standings)))
     }
 
-    fn asked_for(&self, _: String) -> Answer<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
+    fn asked_for(
+        &self,
+        _: String,
+    ) -> BoxFuture<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
         Box::pin(ready(Ok(Vec::new())))
     }
 }

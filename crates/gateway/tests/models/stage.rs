@@ -3,9 +3,10 @@
 use crate::books::Memory;
 use crate::standin::Standin;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use gateway::{
-    BoxFuture, Caller, Gateway, Guard, Machine, MachineError, ModelParts, ModelSettings, Parts,
-    Refused, Settings,
+    Caller, Gateway, Guard, Machine, MachineError, ModelParts, ModelSettings, Parts, Refused,
+    Settings,
 };
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};

@@ -2,7 +2,7 @@
 
 use crate::config;
 use control::domains::{Leads, Lookup, NoAnswer};
-use control::machine::Wait;
+use futures_util::future::BoxFuture;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
@@ -77,14 +77,14 @@ fn by_udp_and_tcp(server: SocketAddr) -> NameServerConfig {
 }
 
 impl Lookup for Dns {
-    fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>> {
+    fn texts<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, NoAnswer>> {
         Box::pin(async move {
             let records = self.records(name, &[RecordType::TXT]).await?;
             Ok(records.iter().filter_map(text).collect())
         })
     }
 
-    fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>> {
+    fn leads<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Leads, NoAnswer>> {
         Box::pin(async move {
             let mut leads = Leads::default();
             for record in

@@ -1,7 +1,8 @@
 //! Mounting of drives for the data plane, by direct calls to the control plane in this process.
 
 use control::{Control, drives};
-use gateway::{BoxFuture, Drives};
+use futures_util::future::BoxFuture;
+use gateway::Drives;
 use types::drive_mounts::{DriveOrder, DriveRefusal, MountedDrive};
 use types::ids::ResourceId;
 

@@ -4,7 +4,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use control::machine::{Edge, MachineFault, Wait};
+use control::machine::{Edge, MachineFault};
+use futures_util::future::BoxFuture;
 use gateway::{CallError, Gateway};
 use http::{Request, Response};
 use jobs::{Call, CallAnswer};
@@ -54,7 +55,7 @@ impl Edge for Local {
         self.gateway.routes().ids()
     }
 
-    fn demands(&self) -> Wait<'_, Vec<Demand>> {
+    fn demands(&self) -> BoxFuture<'_, Vec<Demand>> {
         Box::pin(self.gateway.demands())
     }
 
@@ -62,7 +63,7 @@ impl Edge for Local {
         &'a self,
         workload: &'a ResourceId,
         call: &'a Call,
-    ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<CallAnswer, MachineFault>> {
         Box::pin(async move {
             let request = request(call)?;
             answer_of(self.gateway.call(workload, request, ANSWER_BYTES_MAX).await)
@@ -77,14 +78,14 @@ impl Edge for Local {
         &'a self,
         workspace: &'a WorkspaceId,
         request: &'a OutsideRequest,
-    ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<OutsideAnswer, MachineFault>> {
         Box::pin(async move {
             let answered = self.gateway.ask_outside(workspace, request).await;
             answered.map_err(|error| MachineFault(error.to_string()))
         })
     }
 
-    fn model_log(&self) -> Wait<'_, Vec<ModelLogEntry>> {
+    fn model_log(&self) -> BoxFuture<'_, Vec<ModelLogEntry>> {
         Box::pin(self.gateway.model_log())
     }
 

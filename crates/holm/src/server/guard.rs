@@ -2,7 +2,8 @@
 //! its cache of them.
 
 use auth::{Auth, Blame, Denied};
-use gateway::{BoxFuture, Caller, Guard, Refused};
+use futures_util::future::BoxFuture;
+use gateway::{Caller, Guard, Refused};
 use tokio::sync::watch;
 use types::{KindName, Scope, Verb};
 

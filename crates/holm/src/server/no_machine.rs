@@ -1,7 +1,8 @@
 //! The gateway of a server that runs nothing itself. It serves models, and tells callers of other
 //! workloads which server to ask, once it has checked that they may know.
 
-use gateway::{BoxFuture, Machine, MachineError};
+use futures_util::future::BoxFuture;
+use gateway::{Machine, MachineError};
 use std::io;
 use tokio::net::TcpStream;
 

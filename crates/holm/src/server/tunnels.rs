@@ -1,7 +1,8 @@
 //! Tunnels for the data plane, by direct calls to the control plane in this process.
 
 use control::{Control, tunnels};
-use gateway::{BoxFuture, Tunnels};
+use futures_util::future::BoxFuture;
+use gateway::Tunnels;
 use types::ids::ResourceId;
 use types::tunnel::TunnelRefusal;
 

@@ -29,14 +29,13 @@ mod sources;
 mod step;
 mod supply;
 
+use futures_util::future::BoxFuture;
 pub use settings::Settings;
 
 use crate::LocalMachine;
 use admission::{Locks, Turns};
 use caches::Caches;
-use control::machine::{
-    BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
-};
+use control::machine::{BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault};
 use drive::names_of;
 pub(crate) use end_steps::clear_away;
 use end_steps::end_steps;
@@ -107,7 +106,7 @@ impl Builder for ImageBuilder {
         build: &'a BuildId,
         bytes: mpsc::Receiver<io::Result<bytes::Bytes>>,
         bytes_max: u64,
-    ) -> Wait<'a, Result<u64, BuildFault>> {
+    ) -> BoxFuture<'a, Result<u64, BuildFault>> {
         let max = bytes_max.min(self.shared.settings.sources_bytes_max);
         Box::pin(self.shared.folder.take(build, bytes, max))
     }
@@ -116,7 +115,7 @@ impl Builder for ImageBuilder {
         &'a self,
         order: &'a BuildOrder,
         printed: mpsc::Sender<Printed>,
-    ) -> Wait<'a, Result<Built, BuildFault>> {
+    ) -> BoxFuture<'a, Result<Built, BuildFault>> {
         Box::pin(async move {
             let turn = self.turns.take(order.workspace.as_str()).await;
             let lock = self.locks.take(&order.build).await;
@@ -143,7 +142,7 @@ impl Builder for ImageBuilder {
         })
     }
 
-    fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>> {
+    fn fill<'a>(&'a self, order: &'a FillOrder) -> BoxFuture<'a, Result<Filled, BuildFault>> {
         Box::pin(async move {
             let turn = self.turns.take(order.workspace.as_str()).await;
             let lock = self.locks.take(&order.build).await;
@@ -170,7 +169,7 @@ impl Builder for ImageBuilder {
         build: &'a BuildId,
         workspace: &'a WorkspaceId,
         repository: &'a str,
-    ) -> Wait<'a, Result<(), MachineFault>> {
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             let lock = self.at_rest(build).await?;
             let names = names_of(build, workspace, repository);
@@ -184,7 +183,7 @@ impl Builder for ImageBuilder {
         })
     }
 
-    fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
+    fn forget<'a>(&'a self, build: &'a BuildId) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             let (shared, id) = (Arc::clone(&self.shared), build.clone());
             let ended =
@@ -201,7 +200,7 @@ impl Builder for ImageBuilder {
         })
     }
 
-    fn keeps_for(&self) -> Wait<'_, Result<Vec<WorkspaceId>, MachineFault>> {
+    fn keeps_for(&self) -> BoxFuture<'_, Result<Vec<WorkspaceId>, MachineFault>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             let found = tokio::task::spawn_blocking(move || shared.caches.workspaces()).await;
@@ -214,7 +213,7 @@ impl Builder for ImageBuilder {
     fn forget_workspace<'a>(
         &'a self,
         workspace: &'a WorkspaceId,
-    ) -> Wait<'a, Result<(), MachineFault>> {
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         let (shared, workspace) = (Arc::clone(&self.shared), workspace.clone());
         Box::pin(async move {
             let forgotten = tokio::task::spawn_blocking(move || kept::forget(&shared, &workspace));

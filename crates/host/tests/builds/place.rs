@@ -1,7 +1,8 @@
 //! A machine that builds, with the base images of the tests' Dockerfiles.
 
 use crate::common::{add_tools, prepare, settings, store, world};
-use control::machine::{BuildFault, BuildOrder, Builder, Built, OwnImages, Wait};
+use control::machine::{BuildFault, BuildOrder, Builder, Built, OwnImages};
+use futures_util::future::BoxFuture;
 use host::{BuildSettings, ImageBuilder, LocalMachine};
 use images::{Config, Store};
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ pub(crate) struct Seen {
 
 /// A build in progress. Dropping it stops it.
 pub(crate) struct Begun<'a> {
-    building: Wait<'a, Result<Built, BuildFault>>,
+    building: BoxFuture<'a, Result<Built, BuildFault>>,
     pieces: mpsc::Receiver<Printed>,
 }
 

@@ -2,7 +2,8 @@
 
 use crate::common::{add_tools, prepare, settings, store, world};
 use control::machine::{Launch, Machine, MachineFault, Work};
-use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
+use futures_util::future::BoxFuture;
+use gateway::{Caller, Gateway, Guard, Parts, Refused};
 use host::{LocalMachine, MachineControl};
 use images::{Config, Digest};
 use std::path::{Path, PathBuf};

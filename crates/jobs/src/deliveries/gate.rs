@@ -4,11 +4,10 @@
 //! can reach. A name is resolved here, once, and all its addresses must be on the internet. The
 //! connection goes to the addresses that were checked.
 
+use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 use types::parts::addresses::is_public;
 use url::{Host, Url};
@@ -16,7 +15,7 @@ use url::{Host, Url};
 /// Most addresses of one name that are checked.
 const ADDRESSES_MAX: usize = 32;
 
-type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+type Addresses = BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 
 /// Finds the addresses of a name.
 pub trait Lookup: Fn(String) -> Addresses + Send + Sync + 'static {}

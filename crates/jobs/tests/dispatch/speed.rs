@@ -3,7 +3,8 @@
 //! --nocapture speed`
 
 use super::stage::{Stage, new, settings, world};
-use jobs::{Assignment, Running, Settings, TaskRunner};
+use futures_util::future::BoxFuture;
+use jobs::{Assignment, Settings, TaskRunner};
 use std::sync::Arc;
 use std::time::Duration;
 use store::executions::Phase;
@@ -19,14 +20,14 @@ impl TaskRunner<Assignment> for Nothing {
         "here"
     }
 
-    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> Running<'a, WorkEnd> {
+    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> BoxFuture<'a, WorkEnd> {
         let now = self.0.now();
         Box::pin(async move {
             WorkEnd { started_at: Some(now), ended_at: now, outcome: Outcome::SUCCESS }
         })
     }
 
-    fn abandon<'a>(&'a self, _: &'a AttemptId) -> Running<'a, ()> {
+    fn abandon<'a>(&'a self, _: &'a AttemptId) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 

@@ -1,7 +1,8 @@
 //! What the tests share: a database, machines that only pretend to run tasks, and helpers.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
-use jobs::{Assignment, Caller, Hooks, NewExecution, Plan, Queue, Running, Settings, TaskRunner};
+use futures_util::future::BoxFuture;
+use jobs::{Assignment, Caller, Hooks, NewExecution, Plan, Queue, Settings, TaskRunner};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, mpsc};
@@ -295,7 +296,7 @@ impl TaskRunner<Assignment> for Machine {
         &self.name
     }
 
-    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> BoxFuture<'a, WorkEnd> {
         Box::pin(async move {
             self.begin(id, &attempt);
             self.gate.subscribe().wait_for(|open| *open).await.unwrap();
@@ -312,7 +313,7 @@ impl TaskRunner<Assignment> for Machine {
         })
     }
 
-    fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+    fn abandon<'a>(&'a self, id: &'a AttemptId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             if self.is_stuck() {
                 return;
@@ -324,7 +325,7 @@ impl TaskRunner<Assignment> for Machine {
         })
     }
 
-    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+    fn dismiss<'a>(&'a self, id: &'a AttemptId) -> BoxFuture<'a, ()> {
         self.dismissed.lock().push(id.clone());
         self.abandon(id)
     }

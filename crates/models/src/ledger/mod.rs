@@ -54,7 +54,7 @@ use types::ids::WorkspaceId;
 use types::model_books::{LimitAccount, used_by};
 use types::models::{ModelCall, ModelOutcome};
 
-pub use books::{Answer, Books, BooksError};
+pub use books::{Books, BooksError};
 pub use hold::Hold;
 pub use refused::{OverLimit, Refused, measure_text};
 pub use replay::OpenError;

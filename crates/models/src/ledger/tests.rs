@@ -8,6 +8,7 @@ mod shares;
 
 use super::*;
 use admission::Limits;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -77,7 +78,7 @@ impl Kept {
 }
 
 impl Books for Memory {
-    fn begin(&self, ledger: String) -> Answer<'_, Result<Beginning, BooksError>> {
+    fn begin(&self, ledger: String) -> BoxFuture<'_, Result<Beginning, BooksError>> {
         let kept = self.of.lock();
         let (number, position) = kept.ledgers.get(&ledger).copied().unwrap_or_default();
         let held = kept.held.iter().filter(|((_, of), held)| *of == ledger && **held > 0);
@@ -85,7 +86,7 @@ impl Books for Memory {
         Box::pin(std::future::ready(Ok(Beginning { number, position, held })))
     }
 
-    fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>> {
+    fn keep(&self, batch: Arc<Batch>) -> BoxFuture<'_, Result<Vec<Standing>, BooksError>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let error = || Err(BooksError("on purpose".into()));
         if self.is_away.load(Ordering::Relaxed) {
@@ -105,7 +106,7 @@ impl Books for Memory {
     fn asked_for(
         &self,
         ledger: String,
-    ) -> Answer<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
+    ) -> BoxFuture<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
         let kept = self.of.lock();
         let asked = kept.wanted.iter().filter(|((_, by), is)| **is && *by != ledger);
         let asked = asked.map(|(of, _)| of.clone()).collect();

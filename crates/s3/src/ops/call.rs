@@ -67,9 +67,10 @@ pub(super) async fn blocking<T: Send + 'static>(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::access::{Bucket, BucketEntry, Owner, Refused, Secret, Wait};
+    use crate::access::{Bucket, BucketEntry, Owner, Refused, Secret};
     use crate::ops::copy;
     use crate::ops::list;
+    use futures_util::future::BoxFuture;
     use futures_util::{FutureExt as _, poll};
     use std::fs::File;
     use std::path::{Path, PathBuf};
@@ -93,15 +94,15 @@ pub(super) mod tests {
             Ok("somebody".into())
         }
 
-        fn outlived(&self) -> Wait<'static, ()> {
+        fn outlived(&self) -> BoxFuture<'static, ()> {
             Box::pin(std::future::pending())
         }
 
-        fn open<'a>(&'a self, _: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
+        fn open<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Bucket, Refused>> {
             Box::pin(async { Ok(bucket(&self.1)) })
         }
 
-        fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
+        fn list(&self) -> BoxFuture<'_, Result<Vec<BucketEntry>, Refused>> {
             Box::pin(async { Ok(Vec::new()) })
         }
     }

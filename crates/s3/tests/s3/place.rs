@@ -1,7 +1,8 @@
 //! A server for a temporary folder, in this process or in one that can be killed.
 
+use futures_util::future::BoxFuture;
 use rustix::fd::OwnedFd;
-use s3::{Access, Bucket, BucketEntry, Caller, Owner, Refused, Secret, Service, Settings, Wait};
+use s3::{Access, Bucket, BucketEntry, Caller, Owner, Refused, Secret, Service, Settings};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl TestCaller {
 }
 
 impl Access for TestAccess {
-    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Arc<dyn Caller>, Refused>> {
+    fn find_key<'a>(&'a self, key_id: &'a str) -> BoxFuture<'a, Result<Arc<dyn Caller>, Refused>> {
         Box::pin(async move {
             match key_id {
                 KEY => {
@@ -55,7 +56,7 @@ impl Caller for TestCaller {
         Ok("somebody".into())
     }
 
-    fn outlived(&self) -> Wait<'static, ()> {
+    fn outlived(&self) -> BoxFuture<'static, ()> {
         let gone = self.0.join("revoked");
         Box::pin(async move {
             while !gone.exists() {
@@ -64,11 +65,11 @@ impl Caller for TestCaller {
         })
     }
 
-    fn open<'a>(&'a self, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
+    fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Bucket, Refused>> {
         Box::pin(async move { self.bucket(bucket) })
     }
 
-    fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<BucketEntry>, Refused>> {
         let entry = BucketEntry { name: BUCKET.into(), created_at: Timestamp::from_ms(0) };
         Box::pin(async move { Ok(vec![entry]) })
     }

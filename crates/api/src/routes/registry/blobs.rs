@@ -8,11 +8,11 @@ use auth::Denied;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::io::{self, SeekFrom};
-use std::pin::Pin;
 use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
@@ -93,7 +93,7 @@ fn range(headers: &HeaderMap, size: u64) -> Result<Option<(u64, u64)>, ()> {
 struct Reading {
     file: File,
     left: u64,
-    outlived: Pin<Box<dyn Future<Output = Denied> + Send>>,
+    outlived: BoxFuture<'static, Denied>,
     _open: OpenStream,
 }
 

@@ -2,10 +2,9 @@
 
 use super::volumes::PretendedVolumes;
 use bytes::Bytes;
-use control::machine::{
-    BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
-};
+use control::machine::{BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault};
 use control::volume_store::VolumeFault;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +89,7 @@ impl Builder for PretendedBuilder {
         build: &'a BuildId,
         mut bytes: mpsc::Receiver<io::Result<Bytes>>,
         bytes_max: u64,
-    ) -> Wait<'a, Result<u64, BuildFault>> {
+    ) -> BoxFuture<'a, Result<u64, BuildFault>> {
         Box::pin(async move {
             self.sources.lock().insert(build.to_string(), Vec::new());
             let mut all = Vec::new();
@@ -111,7 +110,7 @@ impl Builder for PretendedBuilder {
         &'a self,
         order: &'a BuildOrder,
         printed: mpsc::Sender<Printed>,
-    ) -> Wait<'a, Result<Built, BuildFault>> {
+    ) -> BoxFuture<'a, Result<Built, BuildFault>> {
         Box::pin(async move {
             self.keeps.lock().insert(order.workspace.to_string());
             self.began.send_modify(|began| began.push(order.clone()));
@@ -119,7 +118,7 @@ impl Builder for PretendedBuilder {
         })
     }
 
-    fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>> {
+    fn fill<'a>(&'a self, order: &'a FillOrder) -> BoxFuture<'a, Result<Filled, BuildFault>> {
         Box::pin(async move {
             let sources = self.sources.lock().get(order.build.as_str()).cloned();
             let sources = sources.ok_or_else(|| BuildFault::Broken("no sources".into()))?;
@@ -148,14 +147,14 @@ impl Builder for PretendedBuilder {
         build: &'a BuildId,
         _: &'a WorkspaceId,
         _: &'a str,
-    ) -> Wait<'a, Result<(), MachineFault>> {
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             self.images.lock().remove(build.as_str());
             Ok(())
         })
     }
 
-    fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
+    fn forget<'a>(&'a self, build: &'a BuildId) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             self.sources.lock().remove(build.as_str());
             self.forgot.send_modify(|forgot| forgot.push(build.to_string()));
@@ -163,7 +162,7 @@ impl Builder for PretendedBuilder {
         })
     }
 
-    fn keeps_for(&self) -> Wait<'_, Result<Vec<WorkspaceId>, MachineFault>> {
+    fn keeps_for(&self) -> BoxFuture<'_, Result<Vec<WorkspaceId>, MachineFault>> {
         let keeps = self.keeps.lock().iter().cloned().map(WorkspaceId::known).collect();
         Box::pin(async { Ok(keeps) })
     }
@@ -171,7 +170,7 @@ impl Builder for PretendedBuilder {
     fn forget_workspace<'a>(
         &'a self,
         workspace: &'a WorkspaceId,
-    ) -> Wait<'a, Result<(), MachineFault>> {
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             self.keeps.lock().remove(workspace.as_str());
             self.forgot.send_modify(|forgot| forgot.push(workspace.to_string()));

@@ -1,7 +1,7 @@
 //! DNS records that a test controls.
 
 use control::domains::{Leads, Lookup, NoAnswer};
-use control::machine::Wait;
+use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -46,11 +46,11 @@ impl Zone {
 }
 
 impl Lookup for Zone {
-    fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>> {
+    fn texts<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, NoAnswer>> {
         Box::pin(async move { self.find(name, |records| &records.texts) })
     }
 
-    fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>> {
+    fn leads<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Leads, NoAnswer>> {
         Box::pin(async move {
             let aliases = self.find(name, |records| &records.aliases)?;
             Ok(Leads { aliases, addresses: Vec::new() })

@@ -7,12 +7,13 @@ use super::volumes::PretendedVolumes;
 use bytes::Bytes;
 use control::drive_store::DriveStore;
 use control::machine::{
-    ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
+    ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage,
 };
 use control::registry::Registry;
 use control::snapshot_store::SnapshotStore;
 use control::tunnel_maker::TunnelMaker;
 use control::volume_store::VolumeStore;
+use futures_util::future::BoxFuture;
 use host::LocalRegistry;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -290,7 +291,7 @@ impl Machine for Pretended {
             || self.kept.as_ref().is_some_and(kept)
     }
 
-    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>> {
+    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> BoxFuture<'a, Result<String, LaunchFault>> {
         Box::pin(async move {
             let image = &launch.image;
             if !launch.registries.as_ref().is_some_and(|config| config.contains(PASSWORD)) {
@@ -309,7 +310,7 @@ impl Machine for Pretended {
         _: &'a WorkspaceId,
         image: &'a str,
         registries: Option<&'a str>,
-    ) -> Wait<'a, Result<String, LaunchFault>> {
+    ) -> BoxFuture<'a, Result<String, LaunchFault>> {
         Box::pin(async move {
             let refused = || LaunchFault::Pull(format!("{image}: the registry refuses"));
             if !registries.is_some_and(|config| config.contains(PASSWORD)) {
@@ -342,7 +343,7 @@ impl Machine for Pretended {
         self.volumes.clone().map(|volumes| Arc::new(volumes) as Arc<dyn DriveStore>)
     }
 
-    fn make_ready<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<(), LaunchFault>> {
+    fn make_ready<'a>(&'a self, launch: &'a Launch) -> BoxFuture<'a, Result<(), LaunchFault>> {
         Box::pin(async move {
             self.asked.send_modify(|asked| *asked += 1);
             let workspace = variable(launch, "BL_WORKSPACE");
@@ -353,7 +354,7 @@ impl Machine for Pretended {
         })
     }
 
-    fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
+    fn launch(&self, launch: Launch) -> BoxFuture<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
             let store = self.volumes.as_ref().zip(launch.root.as_ref());
             let has_disk = store.is_some_and(|(store, disk)| store.has_image_below(disk));
@@ -371,7 +372,7 @@ impl Machine for Pretended {
         })
     }
 
-    fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+    fn retire<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             if self.instances.lock().remove(instance).is_some() {
                 if let Some(tunnels) = &self.tunnels {
@@ -383,7 +384,7 @@ impl Machine for Pretended {
         })
     }
 
-    fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+    fn rest<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), MachineFault>> {
         let sleeps = !*self.busy.borrow();
         self.rested.send_modify(|rested| rested.push((instance.to_string(), sleeps)));
         let in_use = || MachineFault("the instance is in use".into());
@@ -409,14 +410,14 @@ impl Machine for Pretended {
         self.instances.lock().contains_key(instance)
     }
 
-    fn facts(&self) -> Wait<'_, Vec<Fact>> {
+    fn facts(&self) -> BoxFuture<'_, Vec<Fact>> {
         Box::pin(async {
             let mut facts = self.facts.subscribe();
             facts.wait_for(|facts| !facts.is_empty()).await.expect("a machine").clone()
         })
     }
 
-    fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>> {
+    fn let_go(&self, number: u64) -> BoxFuture<'_, Result<(), MachineFault>> {
         self.facts.send_modify(|facts| facts.retain(|fact| fact.number > number));
         Box::pin(async { Ok(()) })
     }
@@ -426,7 +427,7 @@ impl Machine for Pretended {
         instance: &'a InstanceName,
         _: u64,
         printed: mpsc::Sender<Printed>,
-    ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
+    ) -> BoxFuture<'a, Result<WorkEnd, MachineFault>> {
         Box::pin(async move {
             if let Some(RunsFor::Replica(_)) = instance.runs_for() {
                 return self.attend_replica(instance, printed).await;
@@ -444,13 +445,16 @@ impl Machine for Pretended {
         })
     }
 
-    fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+    fn interrupt<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         self.end(instance, Outcome::Interrupted);
         Box::pin(async { Ok(()) })
     }
 
     /// An instance that must appear unresponsive says so in its environment.
-    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
+    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> BoxFuture<'a, bool> {
         let launched = self.launched.borrow();
         let listens =
             launched.iter().find(|launch| launch.instance == *instance).is_none_or(|launch| {
@@ -464,7 +468,7 @@ impl Machine for Pretended {
         &'a self,
         instance: &'a InstanceName,
         rules: EgressRules,
-    ) -> Wait<'a, Result<(), MachineFault>> {
+    ) -> BoxFuture<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             if self.deaf.load(Ordering::SeqCst) {
                 return Err(MachineFault("its firewall is broken".into()));
@@ -477,7 +481,7 @@ impl Machine for Pretended {
         })
     }
 
-    fn egress_events(&self) -> Wait<'_, Vec<EgressEvent>> {
+    fn egress_events(&self) -> BoxFuture<'_, Vec<EgressEvent>> {
         Box::pin(async move {
             let mut events = self.events.subscribe();
             let some = events.wait_for(|events| !events.is_empty()).await.map(drop);
@@ -490,7 +494,7 @@ impl Machine for Pretended {
         &'a self,
         instance: &'a InstanceName,
         _: Bytes,
-    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<ProcessAnswer, MachineFault>> {
         Box::pin(async move { Err(missing(instance)) })
     }
 }

@@ -1,6 +1,7 @@
 //! An edge that only records what it is told.
 
-use control::machine::{Edge, MachineFault, Wait};
+use control::machine::{Edge, MachineFault};
+use futures_util::future::BoxFuture;
 use jobs::{Call, CallAnswer};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -47,7 +48,7 @@ impl Edge for Routes {
         routed.into_iter().collect()
     }
 
-    fn demands(&self) -> Wait<'_, Vec<Demand>> {
+    fn demands(&self) -> BoxFuture<'_, Vec<Demand>> {
         Box::pin(async {
             let mut wanted = self.wanted.subscribe();
             wanted.wait_for(|wanted| !wanted.is_empty()).await.expect("it is kept");
@@ -59,7 +60,7 @@ impl Edge for Routes {
         &'a self,
         _workspace: &'a WorkspaceId,
         request: &'a OutsideRequest,
-    ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<OutsideAnswer, MachineFault>> {
         self.questions.lock().push(request.clone());
         let answer = match &*self.outside.lock() {
             Some(outside) => outside(request),
@@ -72,7 +73,7 @@ impl Edge for Routes {
         })
     }
 
-    fn model_log(&self) -> Wait<'_, Vec<ModelLogEntry>> {
+    fn model_log(&self) -> BoxFuture<'_, Vec<ModelLogEntry>> {
         Box::pin(async {
             let mut entries = self.model_log.subscribe();
             entries.wait_for(|entries| !entries.is_empty()).await.expect("it is kept");
@@ -89,7 +90,7 @@ impl Edge for Routes {
         &'a self,
         _: &'a ResourceId,
         call: &'a Call,
-    ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
+    ) -> BoxFuture<'a, Result<CallAnswer, MachineFault>> {
         self.calls.lock().push(call.clone());
         let status = if call.target.contains("fail") { 503 } else { 200 };
         let (body, length) = (call.target.clone(), call.target.len() as u64);

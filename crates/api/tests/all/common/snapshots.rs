@@ -1,9 +1,10 @@
 //! A snapshot store that only pretends to keep snapshots, and that a test can block.
 
-use control::machine::{MachineFault, Wait};
+use control::machine::MachineFault;
 use control::snapshot_store::{
     Base, KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
 };
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl PretendedSnapshots {
 }
 
 impl SnapshotStore for PretendedSnapshots {
-    fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
+    fn take(&self, new: NewSnapshot) -> BoxFuture<'_, Result<TakenSnapshot, SnapshotFault>> {
         Box::pin(async move {
             let id = new.id.clone();
             self.taken.send_modify(|taken| taken.push(new));
@@ -143,7 +144,7 @@ impl SnapshotStore for PretendedSnapshots {
         &'a self,
         _: &'a str,
         id: &'a ResourceId,
-    ) -> Wait<'a, Result<(), SnapshotFault>> {
+    ) -> BoxFuture<'a, Result<(), SnapshotFault>> {
         Box::pin(async move {
             self.ask()?;
             let mut service = self.service.lock();
@@ -158,7 +159,11 @@ impl SnapshotStore for PretendedSnapshots {
         !self.service.lock().keeps.contains(id.as_str())
     }
 
-    fn fetch<'a>(&'a self, _: &'a str, id: &'a ResourceId) -> Wait<'a, Result<(), SnapshotFault>> {
+    fn fetch<'a>(
+        &'a self,
+        _: &'a str,
+        id: &'a ResourceId,
+    ) -> BoxFuture<'a, Result<(), SnapshotFault>> {
         Box::pin(async move {
             self.ask()?;
             self.service.lock().keeps.remove(id.as_str());
@@ -166,7 +171,7 @@ impl SnapshotStore for PretendedSnapshots {
         })
     }
 
-    fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {
+    fn remove<'a>(&'a self, id: &'a ResourceId) -> BoxFuture<'a, Result<(), MachineFault>> {
         self.kept.lock().remove(id.as_str());
         Box::pin(async { Ok(()) })
     }

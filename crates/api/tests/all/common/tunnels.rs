@@ -1,7 +1,7 @@
 //! Tunnels that are only recorded.
 
-use control::machine::Wait;
 use control::tunnel_maker::{TunnelFault, TunnelMaker};
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl TunnelMaker for PretendedTunnels {
         &'a self,
         instance: &'a InstanceName,
         settings: TunnelSettings,
-    ) -> Wait<'a, Result<(), TunnelFault>> {
+    ) -> BoxFuture<'a, Result<(), TunnelFault>> {
         Box::pin(async move {
             if settings.endpoint.host == INSIDE {
                 return Err(TunnelFault::Unfit("it is not on the internet".into()));
@@ -57,7 +57,7 @@ impl TunnelMaker for PretendedTunnels {
         })
     }
 
-    fn remove<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), TunnelFault>> {
+    fn remove<'a>(&'a self, instance: &'a InstanceName) -> BoxFuture<'a, Result<(), TunnelFault>> {
         Box::pin(async move {
             if self.1.load(Ordering::SeqCst) {
                 return Err(TunnelFault::Broken("it does not let go".into()));

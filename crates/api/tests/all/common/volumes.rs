@@ -1,8 +1,9 @@
 //! A store of volumes and drives that only pretends to keep them, with as much room as a test sets.
 
 use control::drive_store::{DriveFault, DriveStore, NewDrive};
-use control::machine::{MachineFault, Wait};
+use control::machine::MachineFault;
 use control::volume_store::{KeptCopy, KeptVolume, NewVolume, VolumeFault, VolumeStore};
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,7 +138,7 @@ impl PretendedVolumes {
 }
 
 impl VolumeStore for PretendedVolumes {
-    fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
+    fn make(&self, new: NewVolume) -> BoxFuture<'_, Result<(), VolumeFault>> {
         Box::pin(async move {
             if let Some(origin) = &new.from {
                 let needs_mb = self.find(origin)?;
@@ -150,11 +151,15 @@ impl VolumeStore for PretendedVolumes {
         })
     }
 
-    fn grow<'a>(&'a self, name: &'a VolumeName, size_mb: u32) -> Wait<'a, Result<(), VolumeFault>> {
+    fn grow<'a>(
+        &'a self,
+        name: &'a VolumeName,
+        size_mb: u32,
+    ) -> BoxFuture<'a, Result<(), VolumeFault>> {
         Box::pin(async move { self.put(name, size_mb) })
     }
 
-    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> BoxFuture<'a, Result<(), MachineFault>> {
         self.kept.lock().remove(name);
         Box::pin(async { Ok(()) })
     }
@@ -176,11 +181,11 @@ impl VolumeStore for PretendedVolumes {
         &'a self,
         workspace: &'a str,
         name: &'a VolumeName,
-    ) -> Wait<'a, Result<Option<String>, VolumeFault>> {
+    ) -> BoxFuture<'a, Result<Option<String>, VolumeFault>> {
         Box::pin(async move { Ok(self.copy(name, workspace)) })
     }
 
-    fn copies(&self) -> Wait<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
+    fn copies(&self) -> BoxFuture<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
         let kept = |(name, copied): (&VolumeName, &Copied)| KeptCopy {
             workspace: copied.workspace.clone(),
             name: name.clone(),
@@ -189,7 +194,7 @@ impl VolumeStore for PretendedVolumes {
         Box::pin(async { Ok(found) })
     }
 
-    fn remove_copy<'a>(&'a self, copy: &'a KeptCopy) -> Wait<'a, Result<(), VolumeFault>> {
+    fn remove_copy<'a>(&'a self, copy: &'a KeptCopy) -> BoxFuture<'a, Result<(), VolumeFault>> {
         if let Some(copies) = &self.copies {
             copies.lock().remove(&copy.name);
         }
@@ -200,7 +205,7 @@ impl VolumeStore for PretendedVolumes {
         &'a self,
         name: &'a VolumeName,
         _: Timestamp,
-    ) -> Wait<'a, Result<(), VolumeFault>> {
+    ) -> BoxFuture<'a, Result<(), VolumeFault>> {
         if self.releases.load(Ordering::Relaxed) {
             self.kept.lock().remove(name);
         }
@@ -209,11 +214,11 @@ impl VolumeStore for PretendedVolumes {
 }
 
 impl DriveStore for PretendedVolumes {
-    fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>> {
+    fn make(&self, new: NewDrive) -> BoxFuture<'_, Result<(), VolumeFault>> {
         Box::pin(async move { self.put(&new.name, DRIVE_MB) })
     }
 
-    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> BoxFuture<'a, Result<(), MachineFault>> {
         VolumeStore::remove(self, name)
     }
 
@@ -221,7 +226,7 @@ impl DriveStore for PretendedVolumes {
         &'a self,
         _: &'a VolumeName,
         path: &'a str,
-    ) -> Wait<'a, Result<bool, DriveFault>> {
+    ) -> BoxFuture<'a, Result<bool, DriveFault>> {
         Box::pin(async move { Ok(path == "/there") })
     }
 
@@ -229,7 +234,7 @@ impl DriveStore for PretendedVolumes {
         &'a self,
         instance: &'a InstanceName,
         mount: DriveMount,
-    ) -> Wait<'a, Result<(), DriveFault>> {
+    ) -> BoxFuture<'a, Result<(), DriveFault>> {
         Box::pin(async move {
             if mount.place == REFUSED {
                 return Err(DriveFault::Place("not there".into()));
@@ -249,7 +254,7 @@ impl DriveStore for PretendedVolumes {
         drive: &'a VolumeName,
         place: &'a str,
         _: &'a [String],
-    ) -> Wait<'a, Result<(), DriveFault>> {
+    ) -> BoxFuture<'a, Result<(), DriveFault>> {
         Box::pin(async move {
             if place == BUSY {
                 return Err(DriveFault::InUse);

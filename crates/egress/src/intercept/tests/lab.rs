@@ -2,12 +2,13 @@
 
 use super::super::*;
 use crate::authority::Authority;
-use crate::dial::{Dial, DialError, HostStream, Wait};
+use crate::dial::{Dial, DialError, HostStream};
 use crate::events::Events;
 use crate::fixture;
 use crate::policy::Policy;
 use crate::upstream_tls::UpstreamTls;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::client::conn::{http1, http2};
@@ -49,7 +50,7 @@ impl Dial for Places {
         _: &'a Client,
         host: &'a Host,
         _: u16,
-    ) -> Wait<'a, Result<HostStream, DialError>> {
+    ) -> BoxFuture<'a, Result<HostStream, DialError>> {
         Box::pin(async move {
             if *host == name("inside") {
                 return Err(DialError::Inside(host.clone()));
