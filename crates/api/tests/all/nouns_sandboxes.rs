@@ -445,7 +445,8 @@ async fn a_start_lists_what_runs_once_however_many_there_are() {
     cloud.restart_on(machine.clone()).await;
     control::workloads::ready(&cloud.control).await;
     let listed = machine.listed() - before;
-    assert!(listed <= 2, "once for the rows and once for tasks, not {listed} times");
+    // Once for the rows, once for tasks, and once with the first heartbeat.
+    assert!(listed <= 3, "listed {listed} times");
     assert_eq!(machine.launched.borrow().len(), 30, "nothing is started again");
 }
 
