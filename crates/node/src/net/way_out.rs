@@ -54,8 +54,9 @@ impl Other {
     }
 }
 
-/// Sends packets as an instance of this node would, from an address of `subnet` that no instance has. Whatever passes is counted and
-/// dropped where it would have arrived or left. Nothing is left behind.
+/// Sends packets as an instance of this node would, from an address of `subnet` that no instance
+/// has. Whatever passes is counted and dropped where it would have arrived or left. Nothing is left
+/// behind.
 pub fn try_way_out(node: &str, subnet: Subnet) -> io::Result<WayOut> {
     let home = Home::of(node, subnet)?;
     let slot = subnet.slot_of_nobody();
