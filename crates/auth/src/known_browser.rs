@@ -1,5 +1,6 @@
 //! Browsers in which somebody has signed in before. Their guesses are counted apart, so that a
-//! stranger who uses up the guesses for an address does not lock its owner out of their own browser.
+//! stranger who uses up the guesses for an address does not lock its owner out of their own
+//! browser.
 
 use crate::Auth;
 

@@ -37,8 +37,8 @@ pub(crate) async fn connect(
     Ok(stream)
 }
 
-/// Makes small writes go out at once, keeps little for a peer that does not read, and detects one that
-/// has vanished. Used for both sides.
+/// Makes small writes go out at once, keeps little for a peer that does not read, and detects one
+/// that has vanished. Used for both sides.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;

@@ -23,7 +23,8 @@ use tokio::time::Instant;
 use types::ids::WorkspaceId;
 use types::{KindName, Timestamp, Verb};
 
-/// How long nothing is sent before a comment is, so that proxies keep the stream open and a dead peer is noticed.
+/// How long nothing is sent before a comment is, so that proxies keep the stream open and a dead
+/// peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -187,8 +188,8 @@ async fn next(
     }
 }
 
-/// Says that the stream goes on, and from where to resume it: what was left out since the last event
-/// need not be read again.
+/// Says that the stream goes on, and from where to resume it: what was left out since the last
+/// event need not be read again.
 fn still_here(position: i64) -> String {
     format!(": still here\nid: {position}\n\n")
 }

@@ -140,8 +140,8 @@ async fn a_watcher_sees_the_kinds_it_asked_for_in_its_own_workspace() {
         .refused(400);
 }
 
-/// Otherwise nobody notices that such a watcher is gone, proxies close its connection, and it resumes
-/// from where it began.
+/// Otherwise nobody notices that such a watcher is gone, proxies close its connection, and it
+/// resumes from where it began.
 #[tokio::test]
 async fn a_watcher_of_a_kind_that_is_left_alone_is_told_that_the_stream_goes_on() {
     let cloud = Cloud::start().await;
