@@ -21,7 +21,7 @@ use crate::volumes::Volumes;
 pub(crate) use inside::{Mounting, on_own_thread};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, fstat};
+use rustix::fs::{CWD, StatVfsMountFlags, fstat, fstatvfs, fsync};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ impl Drives {
         wanted: &DriveMount,
         users: BorrowedFd<'_>,
     ) -> Result<OwnedFd, DriveError> {
-        let drive = self.get(volumes, &wanted.drive)?;
+        let drive = self.usable(volumes, &wanted.drive)?;
         let view = drive.folder(wanted)?;
         sys::share_owners(view.as_fd(), users).map_err(io::Error::from)?;
         if wanted.read_only {
@@ -75,9 +75,10 @@ impl Drives {
         instance: &Mounting<'_>,
         wanted: &DriveMount,
     ) -> Result<(), DriveError> {
-        let number = self.get(volumes, &wanted.drive)?.number()?;
         let (users, root) = instance.users()?;
         let view = self.view(volumes, wanted, users.as_fd())?;
+        // After the view, which may have mounted the drive anew.
+        let number = self.get(volumes, &wanted.drive)?.number()?;
         instance.attach(view.as_fd(), number, root, &wanted.place)
     }
 
@@ -127,6 +128,20 @@ impl Drives {
         self.ready.lock().remove(name);
     }
 
+    /// Like [`Drives::get`], but mounts anew what has stopped, as a file system does that could not
+    /// write its journal because the machine's disk was full. That helps once no instance has it
+    /// mounted, so the mount here must not be what keeps it.
+    fn usable(&self, volumes: &Volumes, name: &VolumeName) -> Result<Arc<Drive>, DriveError> {
+        let drive = self.get(volumes, name)?;
+        if drive.takes_writes()? {
+            return Ok(drive);
+        }
+        tracing::warn!(drive = %name, "its file system has stopped; it is mounted anew");
+        drop(drive);
+        self.forget(name);
+        self.get(volumes, name)
+    }
+
     fn get(&self, volumes: &Volumes, name: &VolumeName) -> Result<Arc<Drive>, DriveError> {
         let slot = {
             let mut ready = self.ready.lock();
@@ -162,6 +177,14 @@ impl Drive {
         let gone = || io::Error::other("its loop device is gone");
         let device = Device::of_file(&file)?.ok_or_else(gone)?;
         Ok(Self { device, format, mount })
+    }
+
+    /// Checks whether the file system still takes writes. One that has stopped says so at a flush;
+    /// on older kernels it is read-only as a whole.
+    fn takes_writes(&self) -> io::Result<bool> {
+        let Ok(top) = file_system::top(self.mount.as_fd()) else { return Ok(false) };
+        let is_read_only = fstatvfs(&top)?.f_flag.contains(StatVfsMountFlags::RDONLY);
+        Ok(!is_read_only && fsync(&top).is_ok())
     }
 
     /// Returns the device number by which the kernel tells file systems apart.

@@ -3,6 +3,7 @@
 
 use crate::machine::{BACKEND, Machine, await_console, await_that, owner, run, world};
 use node::{DriveError, DriveMount, Extras, InstanceName, Mount, Mounted, Node, Spec, VolumeName};
+use std::os::fd::OwnedFd;
 use std::process::Command;
 
 /// A script that waits to be used from outside.
@@ -216,6 +217,33 @@ fn a_drive_is_not_taken_from_who_has_files_of_it_open_and_so_never_half() {
     await_console(&scene.node, &spec.id, "let go");
     scene.node.unmount_drive(&spec.id, &name("drive-one"), "/mnt/d", &[]).unwrap();
     scene.node.destroy(&spec.id).unwrap();
+}
+
+/// A file system stops for good if it cannot write its journal, because the machine's disk is full.
+fn stop(file_system: OwnedFd) {
+    const SHUTDOWN: &str = "my $flags = pack('I', 2); ioctl(STDIN, 0x8004587d, $flags) or die $!";
+    let mut command = Command::new("perl");
+    let done = command.args(["-e", SHUTDOWN]).stdin(file_system).status();
+    assert!(done.unwrap().success());
+}
+
+#[test]
+fn a_drive_that_has_stopped_goes_on_once_it_was_unmounted() {
+    if runs_by_another_program() {
+        return;
+    }
+    let scene = Scene::new();
+    let one = scene.starts();
+    scene.node.mount_drive(&one, &at("/mnt/d")).unwrap();
+    assert_eq!(scene.does(&one, "echo kept > /mnt/d/x && sync"), "");
+    stop(scene.node.drive_root(&name("drive-one")).unwrap());
+    let told = scene.does(&one, "echo more > /mnt/d/y");
+    assert!(told.contains("/mnt/d/y"), "{told}");
+    scene.node.unmount_drive(&one, &name("drive-one"), "/mnt/d", &[]).unwrap();
+    scene.node.mount_drive(&one, &at("/mnt/d")).unwrap();
+    let told = scene.does(&one, "echo more > /mnt/d/y; cat /mnt/d/x /mnt/d/y");
+    assert_eq!(told, "kept\nmore\n");
+    scene.node.destroy(&one).unwrap();
 }
 
 #[test]
