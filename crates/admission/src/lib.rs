@@ -5,12 +5,12 @@
 //! The caller decides what counts as one owner: a workspace, a credential, an address.
 //! [`Connections`] also distinguishes known callers from strangers: when the places run out, a
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
-//! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it sends
-//! before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`] has
-//! callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want to work
-//! on the same thing. [`Heads`] counts the requests that
-//! HTTP/2 has open at the same time. [`Linger`] reads on for a while when a client is refused in the
-//! middle of its body, [`LingeringClose`] in the middle of its head.
+//! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it
+//! sends before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`] has
+//! callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want to
+//! work on the same thing. [`Heads`] counts the requests that HTTP/2 has open at the same time.
+//! [`Linger`] reads on for a while when a client is refused in the middle of its body,
+//! [`LingeringClose`] in the middle of its head.
 
 mod before_answer;
 mod connections;
@@ -35,6 +35,12 @@ pub use own_address::is_own_address;
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;
 pub use turns::{Turn, Turns};
+
+/// Most bytes that the kernel takes for a connection before they can be sent. It would take
+/// megabytes (`net.ipv4.tcp_wmem`), and has one room for those of the whole machine (`tcp_mem`),
+/// which some hundred peers that do not read would use up. What is on its way to a peer does not
+/// count.
+pub const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

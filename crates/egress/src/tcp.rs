@@ -1,5 +1,6 @@
 //! Makes TCP connections, and sets how their sockets behave.
 
+use admission::UNSENT_BYTES_MAX;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,10 +9,6 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// How long a connection is silent before it is probed, and the time between probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-
-/// Most bytes that the kernel takes for a peer before they can be sent. It would take megabytes for
-/// each that does not read, out of one room for the whole machine (`net.ipv4.tcp_mem`).
-const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 /// Makes one connection, from its own address if it has one.
 pub(crate) async fn connect(

@@ -1,17 +1,13 @@
 //! What the gateway asks of the machine.
 
 use crate::{Inner, Interrupted, LocalMachine};
+use admission::UNSENT_BYTES_MAX;
 use futures_util::future::BoxFuture;
 use gateway::{Machine, MachineError};
 use node::{Error, InstanceName};
 use socket2::SockRef;
 use std::io;
 use tokio::net::{TcpSocket, TcpStream};
-
-/// Most bytes that the kernel takes for a workload before they can be sent. It would take megabytes
-/// for each program that does not read, out of one room for the whole machine
-/// (`net.ipv4.tcp_mem`), and on this side no limit of an instance counts them.
-const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 impl From<Interrupted> for MachineError {
     fn from(interrupted: Interrupted) -> Self {
@@ -35,6 +31,7 @@ impl Machine for LocalMachine {
                 other => io::Error::other(other),
             })?;
             let socket = TcpSocket::from_std_stream(std::net::TcpStream::from(socket));
+            // No limit of an instance counts what this side holds for a program that does not read.
             SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
             socket.connect((std::net::Ipv4Addr::LOCALHOST, port).into()).await
         })

@@ -8,7 +8,7 @@ use crate::server::heads;
 use crate::server::process;
 use crate::server::threads::Threads;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
-use admission::{FrameLimited, Heads};
+use admission::{FrameLimited, Heads, UNSENT_BYTES_MAX};
 use gateway::{Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
@@ -32,10 +32,6 @@ use tokio_util::sync::CancellationToken;
 const ROOM_AT_ERROR: usize = 64;
 /// Most bytes buffered of one answer for a client that does not read.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// Most bytes that the kernel takes for a connection before they can be sent. It would take megabytes
-/// (`net.ipv4.tcp_wmem`), and has one room for those of the whole machine (`tcp_mem`), which some
-/// hundred clients that do not read would use up. What is on its way to a client does not count.
-const UNSENT_BYTES_MAX: u32 = 128 << 10;
 /// Most open requests on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
 /// An HTTP/2 connection is closed when it has more than this many requests that were reset before
