@@ -21,7 +21,7 @@ use crate::volumes::Volumes;
 pub(crate) use inside::{Mounting, on_own_thread};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, StatVfsMountFlags, fstat, fstatvfs, fsync};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::collections::HashMap;
@@ -59,13 +59,7 @@ impl Drives {
         wanted: &DriveMount,
         users: BorrowedFd<'_>,
     ) -> Result<OwnedFd, DriveError> {
-        let drive = self.usable(volumes, &wanted.drive)?;
-        let view = drive.folder(wanted)?;
-        sys::share_owners(view.as_fd(), users).map_err(io::Error::from)?;
-        if wanted.read_only {
-            sys::make_read_only(view.as_fd()).map_err(io::Error::from)?;
-        }
-        Ok(view)
+        self.usable(volumes, &wanted.drive)?.view(wanted, users)
     }
 
     /// Mounts a part of a drive in a running instance, unless it is mounted there already.
@@ -75,11 +69,10 @@ impl Drives {
         instance: &Mounting<'_>,
         wanted: &DriveMount,
     ) -> Result<(), DriveError> {
+        let drive = self.usable(volumes, &wanted.drive)?;
         let (users, root) = instance.users()?;
-        let view = self.view(volumes, wanted, users.as_fd())?;
-        // After the view, which may have mounted the drive anew.
-        let number = self.get(volumes, &wanted.drive)?.number()?;
-        instance.attach(view.as_fd(), number, root, &wanted.place)
+        let view = drive.view(wanted, users.as_fd())?;
+        instance.attach(view.as_fd(), drive.number()?, root, &wanted.place)
     }
 
     /// Unmounts it. `others` are the places in the instance where the same drive may stay mounted.
@@ -128,15 +121,15 @@ impl Drives {
         self.ready.lock().remove(name);
     }
 
-    /// Like [`Drives::get`], but mounts anew what has stopped, as a file system does that could not
-    /// write its journal because the machine's disk was full. That helps once no instance has it
-    /// mounted, so the mount here must not be what keeps it.
+    /// Like [`Drives::get`], but lets go of a drive that has stopped, as a file system does that
+    /// could not write its journal because the machine's disk was full. It goes on once nothing has
+    /// it mounted, so the mount here must not be what keeps it.
     fn usable(&self, volumes: &Volumes, name: &VolumeName) -> Result<Arc<Drive>, DriveError> {
         let drive = self.get(volumes, name)?;
-        if drive.takes_writes()? {
+        if !drive.has_stopped() {
             return Ok(drive);
         }
-        tracing::warn!(drive = %name, "its file system has stopped; it is mounted anew");
+        tracing::warn!(drive = %name, "its file system has stopped; it goes on once nothing has it mounted");
         drop(drive);
         self.forget(name);
         self.get(volumes, name)
@@ -179,12 +172,24 @@ impl Drive {
         Ok(Self { device, format, mount })
     }
 
-    /// Checks whether the file system still takes writes. One that has stopped says so at a flush;
-    /// on older kernels it is read-only as a whole.
-    fn takes_writes(&self) -> io::Result<bool> {
-        let Ok(top) = file_system::top(self.mount.as_fd()) else { return Ok(false) };
-        let is_read_only = fstatvfs(&top)?.f_flag.contains(StatVfsMountFlags::RDONLY);
-        Ok(!is_read_only && fsync(&top).is_ok())
+    /// Checks whether the file system has stopped, by a file that never gets a name: to flush
+    /// something could take as long as there is to be written.
+    fn has_stopped(&self) -> bool {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let tried = openat(&self.mount, ".", flags, Mode::RUSR);
+        // On some kernels it is read-only as a whole.
+        matches!(tried, Err(Errno::IO | Errno::ROFS))
+    }
+
+    /// Makes a mount of one of the drive's folders, attached nowhere, with owners shifted as `users`
+    /// maps them.
+    fn view(&self, wanted: &DriveMount, users: BorrowedFd<'_>) -> Result<OwnedFd, DriveError> {
+        let view = self.folder(wanted)?;
+        sys::share_owners(view.as_fd(), users).map_err(io::Error::from)?;
+        if wanted.read_only {
+            sys::make_read_only(view.as_fd()).map_err(io::Error::from)?;
+        }
+        Ok(view)
     }
 
     /// Returns the device number by which the kernel tells file systems apart.
