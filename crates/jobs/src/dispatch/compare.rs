@@ -30,9 +30,9 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             self.send_away(id, &gone);
         }
         held.retain(|id, _| !self.mine.contains_key(id));
+        let is_leaving = |id: &AttemptId| self.of_running.values().any(|of| of == id);
         let is_stray = |id: &AttemptId| {
-            let is_leaving = self.of_running.values().any(|of| of == id);
-            !self.mine.contains_key(id) && !held.contains_key(id) && !is_leaving
+            !self.mine.contains_key(id) && !held.contains_key(id) && !is_leaving(id)
         };
         let strays = self.runner.present().into_iter().filter(is_stray).collect();
         self.end_strays(strays).await;
