@@ -66,7 +66,8 @@ impl Auth {
             }
             Err(SignInError::Wrong | SignInError::Throttled(_)) => {}
         }
-        Ok(SignedIn { session: self.open_session(user?).await?, known: self.introduce(&email)? })
+        let (user, known) = (user?, self.introduce(&email)?);
+        Ok(SignedIn { session: self.open_session(user).await?, known })
     }
 
     async fn check_password(
