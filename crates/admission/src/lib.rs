@@ -6,9 +6,9 @@
 //! [`Connections`] also distinguishes known callers from strangers: when the places run out, a
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
 //! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it
-//! sends before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`] has
-//! callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want to
-//! work on the same thing. [`Heads`] counts the requests that HTTP/2 has open at the same time.
+//! sends before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`]
+//! has callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want
+//! to work on the same thing. [`Heads`] counts the requests that HTTP/2 has open at the same time.
 //! [`Linger`] reads on for a while when a client is refused in the middle of its body,
 //! [`LingeringClose`] in the middle of its head.
 
@@ -36,17 +36,17 @@ pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;
 pub use turns::{Turn, Turns};
 
-/// Most bytes that the kernel takes for a connection before they can be sent. It would take
-/// megabytes (`net.ipv4.tcp_wmem`), and has one room for those of the whole machine (`tcp_mem`),
-/// which some hundred peers that do not read would use up. What is on its way to a peer does not
-/// count.
-pub const UNSENT_BYTES_MAX: u32 = 128 << 10;
-
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
+
+/// Most bytes that the kernel takes for a connection before they can be sent. It would take
+/// megabytes (`net.ipv4.tcp_wmem`), and has one room for those of the whole machine (`tcp_mem`),
+/// which some hundred peers that do not read would use up. What is on its way to a peer does not
+/// count.
+pub const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 /// How much there is of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,8 +49,8 @@ impl Inventory {
     }
 }
 
-/// Removes an instance. If that fails, it is tried again at the next start; that of a task, with the
-/// next heartbeat.
+/// Removes an instance. If that fails, it is tried again at the next start; that of a task, with
+/// the next heartbeat.
 pub(super) async fn retire(machine: &dyn Machine, instance: &InstanceName) {
     if let Err(fault) = machine.retire(instance).await {
         tracing::error!(%fault, %instance, "an instance could not be removed");
