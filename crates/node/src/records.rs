@@ -60,6 +60,13 @@ pub(crate) struct Record {
     pub(crate) end: Option<End>,
 }
 
+impl Record {
+    /// Returns true if the instance's first process is there. `boot` is the machine's current one.
+    pub(crate) fn is_alive(&self, boot: &str) -> bool {
+        self.boot == boot && self.process.as_ref().is_some_and(|process| process.open().is_some())
+    }
+}
+
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct End {
     pub(crate) at: Timestamp,

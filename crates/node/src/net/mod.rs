@@ -19,7 +19,7 @@ mod tun;
 mod way_out;
 mod wire;
 
-pub use occupied::{Overlaps, Reached};
+pub use occupied::{Overlaps, Reached, overlaps};
 pub(crate) use rules::Rules;
 pub(crate) use table::NFT;
 pub use way_out::{Other, WayOut, try_way_out};
@@ -110,11 +110,6 @@ impl Home {
             inner_hardware: [0x02, 0x49, a, b, c, d],
         }
     }
-}
-
-/// Finds the networks of this machine that have addresses of a node's instances.
-pub fn overlaps(node: &str, subnet: Subnet) -> io::Result<Overlaps> {
-    occupied::overlaps(subnet, &table::interface_prefix(node))
 }
 
 /// Returns the thread to the machine's network when dropped.

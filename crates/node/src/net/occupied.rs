@@ -22,25 +22,20 @@ pub struct Overlaps {
     pub within: Vec<Reached>,
     /// Networks that are larger. Only what has addresses of the subnet there would be cut off.
     pub around: Vec<Reached>,
-    /// True if an earlier node's instances have their interfaces.
-    pub has_instances: bool,
 }
 
-/// Finds the networks that have addresses of `subnet`, other than links to instances, whose
-/// interfaces begin with `prefix`. The default route does not count.
-pub(super) fn overlaps(subnet: Subnet, prefix: &str) -> io::Result<Overlaps> {
-    Ok(find(&std::fs::read_to_string(ROUTES)?, subnet, prefix))
+/// Finds this machine's networks that have addresses of `subnet`. The default route does not count, and neither
+/// do links to instances: the table of their node says which addresses it has, and links may outlive
+/// it for a moment.
+pub fn overlaps(subnet: Subnet) -> io::Result<Overlaps> {
+    Ok(find(&std::fs::read_to_string(ROUTES)?, subnet))
 }
 
-fn find(routes: &str, subnet: Subnet, prefix: &str) -> Overlaps {
+fn find(routes: &str, subnet: Subnet) -> Overlaps {
     let mut found = Overlaps::default();
     for reached in routes.lines().skip(1).filter_map(route) {
-        if reached.interface.starts_with(prefix) {
-            found.has_instances = true;
-        } else if is_link(&reached.interface) {
-            // Of another node, whose table says which addresses it has. Its links may outlive it
-            // for a moment.
-        } else if reached.network.bits() > 0 && reached.network.overlaps(subnet) {
+        let Reached { network, interface } = &reached;
+        if !is_link(interface) && network.bits() > 0 && network.overlaps(subnet) {
             match reached.network.bits() >= subnet.bits() {
                 true => found.within.push(reached),
                 false => found.around.push(reached),
@@ -91,6 +86,7 @@ mod tests {
             line("wg0", "10.0.0.0/8", 1),
             line("*", "10.89.0.0/16", 0x201),
             line("hother-a", "10.89.0.12/32", 5),
+            line("hx-1f", "10.89.0.33/32", 5),
         ]
         .concat();
         let of = |network: &str, interface: &str| Reached {
@@ -99,10 +95,7 @@ mod tests {
         };
         let subnet = "10.89.0.0/16".parse().unwrap();
         let (within, around) = (vec![of("10.89.0.0/24", "podman1")], vec![of("10.0.0.0/8", "wg0")]);
-        let found = Overlaps { within, around, has_instances: false };
-        assert_eq!(find(&routes, subnet, "hx-"), found);
-        let routes = routes + &line("hx-1f", "10.89.0.33/32", 5);
-        assert_eq!(find(&routes, subnet, "hx-"), Overlaps { has_instances: true, ..found });
-        assert_eq!(find(&routes, "10.217.0.0/16".parse().unwrap(), "hx-").within, []);
+        assert_eq!(find(&routes, subnet), Overlaps { within, around });
+        assert_eq!(find(&routes, "10.217.0.0/16".parse().unwrap()).within, []);
     }
 }

@@ -19,6 +19,7 @@ use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
 use crate::own_group;
 use crate::pool::Pool;
+use crate::process;
 use crate::records::Records;
 use crate::scratch::Scratches;
 use crate::settings::{Egress, Settings};
@@ -34,6 +35,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -61,7 +63,7 @@ impl Node {
         let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
             .doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
-        let boot = crate::process::boot().doing("learn when the machine was started")?;
+        let boot = process::boot().doing("learn when the machine was started")?;
         let found =
             adopt::find(&stores, &groups, &boot).doing("find the instances of an earlier node")?;
         fixed_settings::settle(&settings, &found)?;
@@ -140,19 +142,24 @@ fn require_own_subnet(settings: &Settings) -> Result<(), OpenError> {
     if let Some(table) = Rules::conflicting_table(settings).doing("read the firewall's tables")? {
         return Err(OpenError::SubnetTaken { subnet, table });
     }
-    let overlaps = net::overlaps(&settings.name, subnet).doing("read the machine's routes")?;
-    match overlaps.within.into_iter().next() {
-        // Instances that have such addresses need this node, and refusing mends nothing.
-        Some(reached) if overlaps.has_instances => {
-            tracing::error!(
-                network = %reached.network, interface = reached.interface, %subnet,
-                "this machine is cut off from a network whose addresses instances have: set `node.subnet` to a range that nothing here uses, when none runs"
-            );
-            Ok(())
-        }
-        Some(reached) => Err(OpenError::SubnetInUse { subnet, reached }),
-        None => Ok(()),
+    let overlaps = net::overlaps(subnet).doing("read the machine's routes")?;
+    let Some(reached) = overlaps.within.into_iter().next() else { return Ok(()) };
+    if !has_instances(&settings.folder).doing("read the records of instances")? {
+        return Err(OpenError::SubnetInUse { subnet, reached });
     }
+    // Instances that have such addresses need this node, and refusing mends nothing.
+    tracing::error!(
+        network = %reached.network, interface = reached.interface, %subnet,
+        "this machine is cut off from a network whose addresses instances have: set `node.subnet` to a range that nothing here uses, when none runs"
+    );
+    Ok(())
+}
+
+/// Returns true if instances of an earlier node are alive.
+fn has_instances(folder: &Path) -> io::Result<bool> {
+    let (records, boot) = (Records::open(folder)?, process::boot()?);
+    let is_alive = |id| records.of(&id).is_ok_and(|record| record.is_alive(&boot));
+    Ok(records.list()?.into_iter().any(is_alive))
 }
 
 /// Replaces the firewall rules of an earlier node by this node's, for the instances that were found.

@@ -14,8 +14,8 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     let mut findings = vec![resolvers(config)];
     // What cannot be read is an error of the settings, which the server names at its start.
     if let Ok(subnet) = config.node.subnet.parse() {
+        findings.push(addresses(subnet));
         let node = machine_name::of_node(&machine_name::find(&config.data.folder));
-        findings.push(addresses(&node, subnet));
         findings.extend(way_out(&node, subnet));
     }
     findings
@@ -37,9 +37,9 @@ fn resolvers(config: &Config) -> Finding {
 }
 
 /// Checks that the addresses of sandboxes belong to nobody else here.
-fn addresses(node: &str, subnet: Subnet) -> Finding {
+fn addresses(subnet: Subnet) -> Finding {
     const CHECK: &str = "node.subnet";
-    let found = match node::overlaps(node, subnet) {
+    let found = match node::overlaps(subnet) {
         Ok(found) => found,
         Err(error) => {
             return Finding::warn(CHECK, format!("routes cannot be read: {error}"), "mount /proc");
