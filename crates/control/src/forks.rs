@@ -19,7 +19,7 @@ use types::kinds::application::{AppUrl, ApplicationSpec};
 use types::kinds::network::Ruleset;
 use types::kinds::snapshot::{Kept, Origin, State};
 use types::kinds::{Application, Network, Sandbox, Snapshot};
-use types::parts::{Env, Metadata, Port, RevisionConfiguration, VolumeType};
+use types::parts::{Env, MASK, Metadata, Port, RevisionConfiguration, VolumeType};
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
 use types::{KindName, Problems};
 
@@ -239,12 +239,18 @@ fn sandbox(origin: &Origin, asked: &SandboxForkRequest, name: &str) -> Sandbox {
     Sandbox::new(Metadata { name: name.to_owned(), ..Metadata::default() }, spec)
 }
 
-/// Merges environment variables; those `on_top` win.
+/// Merges environment variables; those `on_top` win, except where a mask stands for a secret that
+/// is inherited.
 fn merged(inherited: Option<Vec<Env>>, on_top: Option<&[Env]>) -> Option<Vec<Env>> {
     let Some(on_top) = on_top.filter(|envs| !envs.is_empty()) else { return inherited };
     let mut envs = inherited.unwrap_or_default();
-    envs.retain(|env| on_top.iter().all(|other| other.name != env.name));
-    envs.extend(on_top.iter().cloned());
+    let is_kept = |other: &Env| {
+        let is_stored = |env: &Env| env.name == other.name && env.secret == Some(true);
+        other.value.as_deref() == Some(MASK) && envs.iter().any(is_stored)
+    };
+    let set: Vec<Env> = on_top.iter().filter(|env| !is_kept(env)).cloned().collect();
+    envs.retain(|env| set.iter().all(|other| other.name != env.name));
+    envs.extend(set);
     Some(envs)
 }
 

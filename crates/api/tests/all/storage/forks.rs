@@ -55,6 +55,28 @@ async fn a_fork_begins_with_the_files_of_a_sandbox_and_is_itself() {
 }
 
 #[tokio::test]
+async fn a_fork_keeps_the_secrets_whose_masks_it_is_asked_with() {
+    let (cloud, _, machine) = cloud().await;
+    let one = cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let mut shown = one["spec"]["runtime"]["envs"].as_array().unwrap().clone();
+    shown.push(json!({"name": "MORE", "value": "1"}));
+    // Some clients send back only what they were shown, without the mark.
+    let bare = json!([{"name": "KEY", "value": "***"}]);
+    for (at, (name, envs)) in [("two", json!(shown)), ("three", bare)].into_iter().enumerate() {
+        let body = json!({"targetType": "sandbox", "targetName": name, "envs": envs});
+        cloud.post("/v0/sandboxes/one/fork", body).await.ok();
+        let launch = machine.until_launched(at + 2).await.remove(at + 1);
+        assert_eq!(variable(&launch, "KEY").as_deref(), Some("s3cret"), "{name}");
+        let made = cloud.get(&format!("/v0/sandboxes/{name}")).await.ok();
+        let key = json!({"name": "KEY", "value": "***", "secret": true});
+        assert!(made["spec"]["runtime"]["envs"].as_array().unwrap().contains(&key), "{made}");
+    }
+    let unknown = json!([{"name": "OTHER", "value": "***", "secret": true}]);
+    let body = json!({"targetType": "sandbox", "targetName": "four", "envs": unknown});
+    cloud.post("/v0/sandboxes/one/fork", body).await.refused(400);
+}
+
+#[tokio::test]
 async fn a_fork_is_in_the_region_of_its_sandbox_even_if_that_has_another_name_now() {
     let (mut cloud, _, machine) = cloud().await;
     cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
