@@ -1,4 +1,12 @@
 //! Errors of the store, with one variant per decision that a caller can take.
+//!
+//! What the database said is part of the text instead of a source: whoever works in the background
+//! logs only the text, and it is all that an operator learns.
+
+use std::error::Error as StdError;
+use std::iter::successors;
+
+type Cause = Box<dyn StdError + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -19,27 +27,27 @@ pub enum Error {
     #[error("more than {limit} requests wait for the database")]
     Busy { limit: usize },
     /// There is no connection to the database at the moment. Nothing was done. Try again later.
-    #[error("the database cannot be reached{}", if .0.is_some() { "" } else { "; trying again shortly" })]
-    Unreachable(#[source] Option<Box<dyn std::error::Error + Send + Sync>>),
+    #[error("the database cannot be reached{}", .0.as_ref().map_or("; trying again shortly".into(), because))]
+    Unreachable(Option<Cause>),
     /// There is no room on the disk of the database. Nothing was done. Try again later: somebody has
     /// to make room.
-    #[error("the disk of the database is full")]
-    Full(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the disk of the database is full{}", because(.0))]
+    Full(Cause),
     /// A secret cannot be opened: its key is missing, or the sealed text was tampered with.
     #[error("a sealed secret cannot be opened: {0}")]
     Seal(String),
     /// The connection broke, or the database ended the work before it was done, because it is being
     /// stopped or because of a limit of time. Nothing was done. Try again later.
-    #[error("the database did not finish the work")]
-    Interrupted(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the database did not finish the work{}", because(.0))]
+    Interrupted(Cause),
     /// The connection broke during the commit, before the database answered. All of it was done or
     /// nothing: what goes with it outside the database must not be undone before the rows have been
     /// read again.
-    #[error("the connection to the database broke during the commit")]
-    Uncertain(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the connection to the database broke during the commit{}", because(.0))]
+    Uncertain(Cause),
     /// The database refused. Nothing was done.
-    #[error("the database failed")]
-    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the database failed{}", because(.0))]
+    Database(Cause),
     /// The database or its folder cannot be used as it is; the text says what to do.
     #[error("{0}")]
     Unusable(String),
@@ -50,7 +58,7 @@ impl Error {
         Self::Corrupt { table, id: id.into(), why: why.to_string() }
     }
 
-    pub(crate) fn database(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+    pub(crate) fn database(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::Database(Box::new(error))
     }
 
@@ -82,6 +90,14 @@ impl Error {
     }
 }
 
+/// Returns a cause and all that is behind it, in one line: databases add details in lines of their
+/// own.
+fn because(cause: &Cause) -> String {
+    let first: &(dyn StdError + 'static) = &**cause;
+    let all = successors(Some(first), |cause| (*cause).source());
+    all.map(|cause| format!(": {cause}").replace('\n', "; ")).collect()
+}
+
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match &error {
@@ -111,6 +127,21 @@ impl From<rusqlite::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_says_what_the_database_said() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("db error")]
+        struct Driver(#[source] std::io::Error);
+        let cause = || Box::new(Driver(std::io::Error::other("FATAL: no login\nHINT: none")));
+        let said = |error: Error| error.to_string();
+        let all = "db error: FATAL: no login; HINT: none";
+        assert_eq!(said(Error::Database(cause())), format!("the database failed: {all}"));
+        let away = Error::Unreachable(Some(cause()));
+        assert_eq!(said(away), format!("the database cannot be reached: {all}"));
+        let waiting = "the database cannot be reached; trying again shortly";
+        assert_eq!(said(Error::Unreachable(None)), waiting);
+    }
 
     #[test]
     fn a_full_disk_is_told_apart() {
