@@ -3,6 +3,7 @@
 mod encoding;
 mod failure;
 mod link;
+mod pooler;
 mod replication;
 mod servers;
 mod tls;
@@ -56,6 +57,8 @@ impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
         let mut connector = Connector::new(url, settings)?;
         let mut link = connector.connect_first()?;
+        pooler::refuse(&mut connector, &mut link)?;
+        replication::require_primary(&mut link)?;
         // A backup leads out of a database that has the wrong encoding.
         if settings.reads_beside {
             require_current(&mut link, shared)?;

@@ -44,6 +44,8 @@ async fn followers_learn_of_a_failover_that_lost_what_they_had_seen() {
         store::replication(place.settings.clone()).await.unwrap(),
         Some(Replication::Asynchronous { standbys: 1 })
     );
+    let refused = Place::postgres_at(standby.url()).open_result().await.map(drop).unwrap_err();
+    assert!(refused.to_string().contains("leads to a standby"), "{refused}");
     standby.kill();
     for number in 0..LOST {
         write_agent(&store, format!("lost{number}")).await.unwrap();

@@ -1,7 +1,8 @@
 //! Whether standbys would survive a loss of the database server, for its administrators.
 
 use super::encoding::require_utf8;
-use super::link::Connector;
+use super::link::{Connector, Link};
+use super::pooler;
 use crate::db::{Settings, Target};
 use crate::{Error, Row};
 
@@ -35,12 +36,27 @@ fn look(url: &str, settings: &Settings) -> Result<Replication, Error> {
     let sql = "SELECT count(r.pid), CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END::bigint,
                       current_setting('synchronous_standby_names')
                FROM pg_stat_replication r";
-    let mut link = Connector::new(url, settings)?.connect()?;
+    let mut connector = Connector::new(url, settings)?;
+    let mut link = connector.connect()?;
+    pooler::refuse(&mut connector, &mut link)?;
     require_utf8(&mut link)?;
     let found = link.query("pg_stat_replication", sql, &[], usize::MAX)?;
     let row =
         found.rows.first().ok_or_else(|| Error::corrupt("pg_stat_replication", "?", "no row"))?;
     judge(row)
+}
+
+/// Refuses a standby, which would refuse the first write with other words.
+pub(super) fn require_primary(link: &mut Link) -> Result<(), Error> {
+    let sql = "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END::bigint";
+    let found = link.query("the database", sql, &[], usize::MAX)?;
+    let row = found.rows.first();
+    match row.ok_or_else(|| Error::corrupt("the database", "?", "no row"))?.int(0)? {
+        0 => Ok(()),
+        _ => Err(Error::Unusable(
+            "store.url leads to a standby, which takes no writes: name the primary, or all servers with target_session_attrs=read-write".into(),
+        )),
+    }
 }
 
 fn judge(row: &Row) -> Result<Replication, Error> {
