@@ -354,10 +354,23 @@ pub fn end(tx: &mut Tx<'_>, id: &BuildId, state: State) -> Result<bool, Error> {
     Ok(tx.execute(sql, params![id.as_str(), state.name(), now])? == 1)
 }
 
-/// Lists up to `limit` builds that should be given up.
+/// Lists up to `limit` builds whose time to wait is over.
 pub fn overdue(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Build>, Error> {
-    let sql = select!("WHERE ended_at IS NULL AND until <= $1 ORDER BY until, id LIMIT $2");
+    let sql = select!(
+        "WHERE ended_at IS NULL AND until <= $1 AND state <> 'building' ORDER BY until, id LIMIT $2"
+    );
     tx.query(TABLE, sql, params![now, limit])?.into_iter().map(read).collect()
+}
+
+/// Lists what other machines are building, with the ends of their leases. These are times of other
+/// clocks, which tell only whether a lease was renewed.
+pub fn leases_elsewhere(
+    tx: &mut Tx<'_>,
+    machine: &str,
+) -> Result<Vec<(BuildId, Option<Timestamp>)>, Error> {
+    let sql = "SELECT id, until FROM builds WHERE ended_at IS NULL AND state = 'building' AND machine <> $1";
+    let rows = tx.query(TABLE, sql, params![machine])?;
+    rows.iter().map(|row| Ok((BuildId::known(row.text(0)?), row.opt_time(1)?))).collect()
 }
 
 /// Lists ended builds of which their machine may still keep files.

@@ -4,6 +4,7 @@
 //! The lease only decides when a build is given up because its server does not come back. A server
 //! that starts again resumes what it had begun.
 
+use super::elsewhere::Elsewhere;
 use super::{attempt, end};
 use crate::control::Control;
 use crate::error::{Conflict, Error};
@@ -17,12 +18,14 @@ use store::builds::{self, Build, Claiming, State};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use types::KindName;
 use types::ids::BuildId;
 use types::instance::VolumeName;
+use types::{KindName, Timestamp};
 
 /// Most builds that one pass gives up or clears away.
 const BATCH: i64 = 100;
+/// Why a build is given up whose machine is gone.
+const LOST: &str = "the machine that had the sources was not heard of any more; upload again";
 /// A lease is renewed after this fraction of its time.
 const RENEWALS: u32 = 4;
 
@@ -43,6 +46,7 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
 }
 
 struct Dispatcher {
+    elsewhere: Elsewhere,
     control: Control,
     builder: Arc<dyn Builder>,
     machine: String,
@@ -77,6 +81,7 @@ fn go_on(build: &Build, worked: Result<(), Error>) -> Result<(), Error> {
 /// What one pass found in the rows.
 struct Found {
     overdue: Vec<Build>,
+    elsewhere: Vec<(BuildId, Option<Timestamp>)>,
     building: Vec<Build>,
     made: Vec<Build>,
     left: Vec<Build>,
@@ -86,6 +91,7 @@ impl Dispatcher {
     fn new(control: Control, builder: Arc<dyn Builder>, machine: &dyn Machine) -> Self {
         let now = Instant::now();
         Self {
+            elsewhere: Elsewhere::default(),
             control,
             builder,
             machine: machine.name().to_owned(),
@@ -142,9 +148,14 @@ impl Dispatcher {
         while self.tasks.try_join_next().is_some() {}
         self.running.retain(|_, task| !task.is_finished());
         self.renew().await?;
+        let begun = Instant::now();
         let found = self.find().await?;
         for build in &found.overdue {
             go_on(build, self.give_up(build).await)?;
+        }
+        let lease = self.control.settings.builds.lease;
+        for (id, until) in self.elsewhere.run_out(found.elsewhere.clone(), begun, lease) {
+            self.give_up_lost(id, until).await?;
         }
         self.stop_unwanted(&found);
         for build in found.building.iter().filter(|build| !self.running.contains_key(&build.id)) {
@@ -188,6 +199,7 @@ impl Dispatcher {
         let work = move |tx: &mut Tx<'_>| {
             Ok::<_, store::Error>(Found {
                 overdue: builds::overdue(tx, now, BATCH)?,
+                elsewhere: builds::leases_elsewhere(tx, &machine)?,
                 building: builds::of_machine(tx, &machine, State::Building)?,
                 made: builds::of_machine(tx, &machine, State::Made)?,
                 left: builds::left(tx, &machine, BATCH)?,
@@ -197,15 +209,11 @@ impl Dispatcher {
     }
 
     async fn give_up(&self, build: &Build) -> Result<(), Error> {
-        let mine = build.machine.as_ref() == Some(&self.machine);
-        if build.state == State::Building && mine && self.running.contains_key(&build.id) {
-            return Ok(());
-        }
         let why = match build.state {
             State::Awaited => "nothing was uploaded in time; apply again with `upload=true`",
             State::Arriving => "the upload took too long; apply again with `upload=true`",
             State::Queued => "no builder was free in time; upload again",
-            _ => "the machine that had the sources was not heard of any more; upload again",
+            _ => LOST,
         };
         let (of, now) = (build.clone(), self.control.world.now());
         let work = move |tx: &mut Tx<'_>| {
@@ -214,6 +222,19 @@ impl Dispatcher {
             match still.is_some_and(|it| it.until.is_some_and(|until| until <= now)) {
                 true => end::fail_in(tx, &of, why),
                 false => Ok(()),
+            }
+        };
+        self.control.store.write(work).await
+    }
+
+    /// Gives up a build whose machine has not renewed its lease, unless it has done so since it was
+    /// read.
+    async fn give_up_lost(&self, id: BuildId, until: Option<Timestamp>) -> Result<(), Error> {
+        let work = move |tx: &mut Tx<'_>| {
+            let build = builds::find(tx, &id)?;
+            match build.filter(|it| it.state == State::Building && it.until == until) {
+                Some(build) => end::fail_in(tx, &build, LOST),
+                None => Ok(()),
             }
         };
         self.control.store.write(work).await
@@ -295,7 +316,7 @@ impl Dispatcher {
     }
 
     /// Checks by a read alone that nothing is queued, which saves a write.
-    async fn is_idle(&self, now: types::Timestamp) -> Result<bool, Error> {
+    async fn is_idle(&self, now: Timestamp) -> Result<bool, Error> {
         let machine = self.machine.clone();
         let due = self.control.store.read(move |tx| builds::next_due(tx, &machine)).await?;
         Ok(due.is_none_or(|due| due > now))

@@ -15,6 +15,7 @@ mod ask;
 mod attempt;
 mod buildable;
 mod dispatch;
+mod elsewhere;
 mod end;
 mod kept;
 mod log;

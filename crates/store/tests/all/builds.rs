@@ -176,6 +176,12 @@ async fn what_is_overdue_is_found_and_what_ended_is_forgotten(place: Place) {
     assert!(overdue(59_999).await.unwrap().is_empty());
     assert_eq!(overdue(60_000).await.unwrap()[0].id, id);
     let taken = queued(&store, new("bld_2", workspace(), "res_2")).await;
+    assert_eq!(claim(&store, 1, 1).await.len(), 1);
+    let elsewhere = |machine| store.read(move |tx| builds::leases_elsewhere(tx, machine));
+    assert!(elsewhere(MACHINE).await.unwrap().is_empty());
+    assert_eq!(elsewhere("another").await.unwrap()[0].0, taken);
+    let late = overdue(900_000_000).await.unwrap();
+    assert!(late.iter().all(|build| build.id != taken), "clocks differ: {late:?}");
     for id in [id, taken.clone()] {
         store.write(move |tx| builds::end(tx, &id, State::Failed)).await.unwrap();
     }
