@@ -38,7 +38,8 @@ pub(crate) fn due(
         return Ok(None);
     }
     let kept = control.models.access.kept(id, &grant(&held.row, &spec));
-    Ok(Some(kept.map_or_else(|| control.world.now(), |kept| kept.next_at)))
+    let (now, uptime_ms) = (control.world.now(), control.world.uptime_ms());
+    Ok(Some(kept.map_or(now, |kept| now.plus_ms(kept.next_ms.saturating_sub(uptime_ms)))))
 }
 
 /// Fetches the next token of a connection, and publishes it to everything that uses it. Returns

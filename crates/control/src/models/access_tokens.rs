@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 use store::resources::Stored;
 use tokio::sync::watch;
+use types::World;
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::integration_connection::IntegrationConnectionSpec;
 use types::models::ModelProvider;
 use types::parts::{Sensitive, TextMap};
-use types::{Timestamp, World};
 
 /// The names under which a connection may keep its refresh token, as
 /// [`token_request`](::models::provider::token_request) looks for it.
@@ -68,13 +68,16 @@ pub(super) struct Kept {
     pub(super) token: Option<Token>,
     /// Why the last exchange gave no token, and how many have failed in a row.
     pub(super) failed: Option<(String, u32)>,
-    pub(super) next_at: Timestamp,
+    /// When the next exchange is due, by [`World::uptime_ms`]: a token ends after a time, whatever
+    /// the calendar says meanwhile.
+    pub(super) next_ms: i64,
 }
 
 #[derive(Clone)]
 pub(super) struct Token {
     value: Sensitive<String>,
-    ends_at: Timestamp,
+    /// By the same clock.
+    ends_ms: i64,
 }
 
 impl AccessTokens {
@@ -105,10 +108,10 @@ impl AccessTokens {
         &self,
         id: &ResourceId,
         grant: &Grant,
-        now: Timestamp,
+        now_ms: i64,
     ) -> Result<Sensitive<String>, String> {
         let kept = self.kept(id, grant);
-        let good = |token: &Token| token.ends_at > now;
+        let good = |token: &Token| token.ends_ms > now_ms;
         match kept.map(|kept| (kept.token.filter(good), kept.failed)) {
             Some((Some(token), _)) => Ok(token.value),
             Some((None, Some((why, _)))) => Err(format!("which cannot get an access token: {why}")),
@@ -127,7 +130,7 @@ impl AccessTokens {
     ) -> Result<ModelProvider, String> {
         if is_exchanged(&provider.secrets.0) {
             let grant = grant_of(row, &provider.config, &provider.secrets.0);
-            let Sensitive(token) = self.token(&row.id, &grant, world.now())?;
+            let Sensitive(token) = self.token(&row.id, &grant, world.uptime_ms())?;
             provider.secrets.0.insert(ACCESS_TOKEN.to_owned(), token);
         }
         Ok(provider)
@@ -144,7 +147,7 @@ impl AccessTokens {
             return Ok(());
         }
         let grant = grant(row, spec);
-        let Sensitive(token) = self.token(&row.id, &grant, world.now())?;
+        let Sensitive(token) = self.token(&row.id, &grant, world.uptime_ms())?;
         spec.secret.get_or_insert_default().0.insert(HUB_NAME.to_owned(), token);
         Ok(())
     }
@@ -173,23 +176,23 @@ impl AccessTokens {
         fetched: Result<AccessToken, (String, bool)>,
         (grants, old, failures): ([Grant; 2], Option<Token>, u32),
     ) -> Kept {
-        let now = world.now();
+        let now_ms = world.uptime_ms();
         let [jitter] = world.random_bytes();
         let parted = |ms: u64| ms - ms / 5 * u64::from(jitter) / 255;
-        let after = |ms: u64| now.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX / 4));
+        let after = |ms: u64| now_ms.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX / 4));
         match fetched {
             Ok(token) => {
                 let life_ms = token.expires_in_s.clamp(1, 30 * 86_400) * 1000;
                 // A service whose tokens last only a moment must not be asked all the time.
-                let next_at = after(parted(life_ms / 10 * 9).max(pause_ms(self.retry)));
-                let token = Token { value: token.value, ends_at: after(life_ms) };
-                Kept { grants, token: Some(token), failed: None, next_at }
+                let next_ms = after(parted(life_ms / 10 * 9).max(pause_ms(self.retry)));
+                let token = Token { value: token.value, ends_ms: after(life_ms) };
+                Kept { grants, token: Some(token), failed: None, next_ms }
             }
             Err((why, helps)) => {
                 let doubled = self.retry.saturating_mul(1 << failures.min(16));
                 let pause = if helps { doubled.min(self.retry_max) } else { self.retry_max };
                 let failed = Some((why, failures.saturating_add(1)));
-                Kept { grants, token: old, failed, next_at: after(parted(pause_ms(pause))) }
+                Kept { grants, token: old, failed, next_ms: after(parted(pause_ms(pause))) }
             }
         }
     }

@@ -8,8 +8,8 @@ use crate::control::Control;
 use crate::error::Error;
 use admission::Turns;
 use std::sync::Arc;
-use types::KindName;
 use types::ids::ResourceId;
+use types::{KindName, World};
 
 /// Pause before a failed row is tried again.
 const RETRY_AFTER_S: i64 = 5;
@@ -17,6 +17,9 @@ const RETRY_AFTER_S: i64 = 5;
 /// transaction, and the database has room for few of them at once.
 const AT_ONCE: usize = 16;
 pub(super) const WORKSPACE_AT_ONCE: usize = 2;
+
+/// A calendar that goes back by less is only being adjusted.
+const SET_BACK_MIN_MS: i64 = 1_000;
 
 /// Rows that are acted on, or about to be.
 pub(super) struct Acts {
@@ -42,7 +45,12 @@ pub(super) async fn run(control: Control) {
 /// Acts on each row when it is due. No workspace waits for what another one has to do.
 pub(super) async fn follow(control: Control, acts: Arc<Acts>) {
     let alarm = &control.workloads.alarm;
+    let mut calendar = Calendar::new(&control.world);
     loop {
+        if calendar.was_set_back(&control.world) {
+            tracing::warn!("the machine's clock was set back: when rows are due is read again");
+            control.servers.changed.notify_one();
+        }
         match alarm.take(control.world.now()) {
             Ok((id, kind)) => {
                 if acts.pending.ask(&id) {
@@ -55,6 +63,24 @@ pub(super) async fn follow(control: Control, acts: Arc<Acts>) {
                 let _ = tokio::time::timeout(nap, alarm.changed.notified()).await;
             }
         }
+    }
+}
+
+/// Notices that the calendar was set back. Whatever waits until a pause is over would wait for as much
+/// longer.
+struct Calendar {
+    /// How far the calendar is ahead of the clock that nobody can set.
+    ahead_ms: i64,
+}
+
+impl Calendar {
+    fn new(world: &World) -> Self {
+        Self { ahead_ms: world.now().ms() - world.uptime_ms() }
+    }
+
+    fn was_set_back(&mut self, world: &World) -> bool {
+        let before = std::mem::replace(self, Self::new(world));
+        before.ahead_ms - self.ahead_ms > SET_BACK_MIN_MS
     }
 }
 
@@ -79,5 +105,25 @@ async fn act(control: &Control, id: &ResourceId, kind: KindName) -> Result<(), E
     match followed::find(kind) {
         Some(followed) => followed.act_when_due(control, id).await,
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Timestamp;
+
+    #[test]
+    fn a_calendar_that_is_set_back_is_noticed_once() {
+        let world = |now_ms: i64, uptime_ms: i64| {
+            World::new(move || Timestamp::from_ms(now_ms), |bytes| bytes.fill(0))
+                .with_uptime(move || uptime_ms)
+        };
+        let mut calendar = Calendar::new(&world(50_000, 0));
+        assert!(!calendar.was_set_back(&world(55_000, 5_000)));
+        assert!(!calendar.was_set_back(&world(59_900, 10_000)), "it is adjusted");
+        assert!(!calendar.was_set_back(&world(7_265_000, 15_000)), "it is set forward");
+        assert!(calendar.was_set_back(&world(70_000, 20_000)));
+        assert!(!calendar.was_set_back(&world(75_000, 25_000)));
     }
 }
