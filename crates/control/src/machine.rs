@@ -127,6 +127,10 @@ pub trait Machine: Send + Sync + 'static {
     /// Acknowledges all facts up to and including `number`, which the machine may then forget.
     fn let_go(&self, number: u64) -> BoxFuture<'_, Result<(), MachineFault>>;
 
+    /// Has facts tell again what has become of instances: whether each sleeps, runs, has ended, or
+    /// does not exist. For when facts may have been lost after they were acknowledged.
+    fn say_again(&self, instances: Vec<InstanceName>) -> BoxFuture<'_, Result<(), MachineFault>>;
+
     /// Waits until the work of an instance launched with [`Launch::work`] has ended, and meanwhile
     /// hands over its output from position `from` on; the end comes after the last line. Fails if
     /// the instance does not exist. May be called again, also by the next run of this program. The

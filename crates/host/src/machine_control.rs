@@ -253,6 +253,13 @@ impl Machine for MachineControl {
         }))
     }
 
+    fn say_again(&self, instances: Vec<InstanceName>) -> BoxFuture<'_, Result<(), MachineFault>> {
+        Box::pin(self.machine.on_node(move |inner| {
+            inner.node.say_again(&instances);
+            Ok(())
+        }))
+    }
+
     fn attend<'a>(
         &'a self,
         instance: &'a InstanceName,

@@ -22,7 +22,9 @@ pub(crate) fn find(stores: &Arc<Stores>, groups: &Groups, boot: &str) -> io::Res
     let mut found = Vec::new();
     let mut known = HashSet::new();
     let origins = adopt_all(stores, groups, boot)?;
-    stores.journal.record_all(origins.iter().filter_map(seen_again));
+    stores
+        .journal
+        .record_all(origins.iter().filter_map(|origin| seen_again(&origin.id, origin.state)));
     for origin in origins {
         known.insert((origin.owner.clone(), origin.id.clone()));
         found.push(Instance::new(origin, Arc::clone(stores)));
@@ -102,13 +104,24 @@ fn of_this_boot(
 
 /// Returns the fact that an instance which lives on is paused or runs. The earlier node may have
 /// paused or resumed it without being able to record it.
-fn seen_again(origin: &Origin) -> Option<(Timestamp, InstanceName, Happened)> {
-    let (since, happened) = match origin.state {
+fn seen_again(id: &InstanceName, state: State) -> Option<(Timestamp, InstanceName, Happened)> {
+    let (since, happened) = match state {
         State::Paused { since } => (since, Happened::Paused),
         State::Running { since } => (since, Happened::Resumed),
         State::Stopping { .. } | State::Exited { .. } => return None,
     };
-    Some((since, origin.id.clone(), happened))
+    Some((since, id.clone(), happened))
+}
+
+/// Returns the fact that says what has become of an instance. One that is about to end will say so.
+pub(crate) fn said_again(
+    id: &InstanceName,
+    state: State,
+) -> Option<(Timestamp, InstanceName, Happened)> {
+    match state {
+        State::Exited { at, exit } => Some((at, id.clone(), Happened::Exited(exit))),
+        state => seen_again(id, state),
+    }
 }
 
 /// What was found of an instance.

@@ -7,6 +7,7 @@ mod machine_limits;
 mod open;
 mod tunnels;
 
+use crate::adopt::said_again;
 use crate::cgroup::Usage;
 use crate::error::{CreateError, Doing, Error, On, SnapshotError};
 use crate::instance::{Instance, View};
@@ -292,6 +293,18 @@ impl Node {
         self.shared.stores.journal.oldest(limit, timeout)
     }
 
+    /// Reports again what has become of instances, for somebody who may have lost facts after they
+    /// were dropped here: whether each is paused, runs, has ended, or does not exist.
+    pub fn say_again(&self, ids: &[InstanceName]) {
+        let stores = &self.shared.stores;
+        let gone = |id: &InstanceName| (stores.world.now(), id.clone(), Happened::Destroyed);
+        let said = ids.iter().filter_map(|id| match self.find(id) {
+            Ok(instance) => said_again(id, instance.state()),
+            Err(_) => (!self.is_starting(id)).then(|| gone(id)),
+        });
+        stores.journal.record_all(said.collect::<Vec<_>>());
+    }
+
     /// Drops all facts up to the one with this number.
     pub fn forget(&self, through: u64) -> io::Result<()> {
         self.shared.stores.journal.forget(through)
@@ -324,6 +337,12 @@ impl Node {
 
     pub(crate) fn find(&self, id: &InstanceName) -> Result<Arc<Instance>, Error> {
         self.registry.lock().by_id.get(id).cloned().ok_or_else(|| Error::Missing(id.clone()))
+    }
+
+    fn is_starting(&self, id: &InstanceName) -> bool {
+        let registry = self.registry.lock();
+        // It may have become one since it was looked for.
+        registry.starting.contains(id) || registry.by_id.contains_key(id)
     }
 
     fn view(&self, instance: &Instance) -> View {

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
-use types::KindName;
+use store::feed::{self, Act, NewChange};
 use types::instance::{Exit, Fact, Happened, InstanceName, Outcome, RunsFor};
+use types::{KindName, Timestamp};
 
 const AT: &str = "/v0/sandboxes/box";
 
@@ -149,4 +150,54 @@ async fn on_both_machines() -> Vec<(Cloud, Arc<Pretended>)> {
 fn killed(cloud: &Cloud, instance: InstanceName) -> Fact {
     let (at, happened) = (cloud.control.world.now(), Happened::Exited(Exit::Signal(9)));
     Fact { id: "pretended-1".into(), number: 1, at, stamp: None, instance, happened }
+}
+
+/// As after a restore of an older backup, or a failover to a standby that lagged behind: the machine
+/// has forgotten facts that the database does not have.
+#[tokio::test]
+async fn a_machine_tells_again_what_the_database_has_lost() {
+    let machine = Arc::new(willing());
+    let mut cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    let mut started = Vec::new();
+    for (number, name) in [(1, "box"), (2, "second")] {
+        let mut wish = sandbox();
+        wish["metadata"]["name"] = json!(name);
+        cloud.post("/v0/sandboxes", wish).await.ok();
+        let launched = machine.until_launched(started.len() + 1).await;
+        let instance = launched[started.len()].instance.clone();
+        let happened = Happened::Started { memory_mb: 512 };
+        let fact = killed(&cloud, instance.clone());
+        machine.report(vec![Fact { id: name.into(), number, happened, ..fact }]).await;
+        started.push(instance);
+    }
+    machine.lose(&started[0]);
+    cloud.restart_on(machine.clone()).await;
+    // At a start a machine tells of whatever lives on by itself.
+    assert_eq!(asked_again(&machine, &started[0]).await, started[..1]);
+    let workspace = cloud.workspace("main").await;
+    let fall_behind = move |tx: &mut store::Tx<'_>| {
+        let change = NewChange {
+            workspace: &workspace,
+            kind: "policy",
+            resource_id: "res_lost",
+            parent: "",
+            name: "lost",
+            act: Act::Deleted,
+            version: 1,
+            actor: "somebody",
+        };
+        feed::record(tx, change)?;
+        feed::trim(tx, Timestamp::from_ms(i64::MAX), 0, i64::MAX)
+    };
+    cloud.store.write(fall_behind).await.unwrap();
+    let asked = asked_again(&machine, &started[1]).await;
+    assert!(asked[1..].contains(&started[0]), "{asked:?}");
+}
+
+/// Waits until the machine was asked to tell again of an instance. Returns all that it was asked.
+async fn asked_again(machine: &Pretended, instance: &InstanceName) -> Vec<InstanceName> {
+    let mut asked = machine.asked_again.subscribe();
+    let asked = asked.wait_for(|asked| asked.contains(instance));
+    let asked = tokio::time::timeout(Duration::from_secs(60), asked).await;
+    asked.unwrap().unwrap().clone()
 }

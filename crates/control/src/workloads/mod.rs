@@ -30,6 +30,7 @@ pub(crate) mod jobs;
 pub(crate) mod launch;
 pub(crate) mod locks;
 mod looks;
+mod lost_facts;
 mod model;
 pub(crate) mod now;
 pub(crate) mod output;

@@ -2,8 +2,9 @@
 
 use super::followed::{self, Look, Reader, Rows};
 use super::instances::Inventory;
+use super::lost_facts::Lost;
 use super::rows::Workspaces;
-use super::{routes, rows, snapshot, soon, volume};
+use super::{lost_facts, routes, rows, snapshot, soon, volume};
 use crate::control::Control;
 use crate::error::Error;
 use crate::models::route;
@@ -27,6 +28,8 @@ const CHANGED_PAGE: usize = 100;
 /// another server is reached elsewhere than before: routes name it.
 pub(super) async fn run(control: Control) {
     let mut applied = None;
+    // The database may have been restored while no server ran.
+    lost_facts::look(&control, Lost::Ends);
     loop {
         let Err(error) = follow(&control, &mut applied).await;
         tracing::error!(%error, "following the rows failed; it begins anew");
@@ -35,6 +38,8 @@ pub(super) async fn run(control: Control) {
             applied = None;
             control.queue.note_removal();
             control.removals.notify_one();
+            // That may be because a standby took over that did not have the last transactions.
+            lost_facts::look(&control, Lost::Any);
         }
         tokio::time::sleep(rows::RETRY_AFTER).await;
     }

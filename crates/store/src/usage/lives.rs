@@ -243,6 +243,12 @@ fn read_live(row: &Row) -> Result<Live, Error> {
     Ok(Live { class, series, level: row.int(2)?, through: row.int(3)?, until })
 }
 
+/// Returns the subjects of all lives on a machine that are on.
+pub fn on_machine(tx: &mut Tx<'_>, machine: &str) -> Result<Vec<String>, Error> {
+    let sql = "SELECT subject FROM usage_lives WHERE phase = 'on' AND machine = $1";
+    tx.query(TABLE, sql, params![machine])?.iter().map(|row| row.text(0)).collect()
+}
+
 /// Returns the lives of a series that may have usage in the hours between two times.
 pub fn lives_in(
     tx: &mut Tx<'_>,

@@ -67,6 +67,8 @@ pub struct Pretended {
     asked: watch::Sender<usize>,
     events: watch::Sender<Vec<EgressEvent>>,
     facts: watch::Sender<Vec<Fact>>,
+    /// Of which instances it was asked to tell again.
+    pub asked_again: watch::Sender<Vec<InstanceName>>,
 }
 
 impl Pretended {
@@ -96,6 +98,7 @@ impl Pretended {
             asked: watch::Sender::default(),
             events: watch::Sender::default(),
             facts: watch::Sender::default(),
+            asked_again: watch::Sender::default(),
         }
     }
 
@@ -419,6 +422,11 @@ impl Machine for Pretended {
 
     fn let_go(&self, number: u64) -> BoxFuture<'_, Result<(), MachineFault>> {
         self.facts.send_modify(|facts| facts.retain(|fact| fact.number > number));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn say_again(&self, instances: Vec<InstanceName>) -> BoxFuture<'_, Result<(), MachineFault>> {
+        self.asked_again.send_modify(|asked| asked.extend(instances));
         Box::pin(async { Ok(()) })
     }
 
