@@ -2,11 +2,12 @@
 //! starts them.
 
 use crate::environment::{Environment, Variables};
+use crate::program::USUAL_PATH;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::shell::Shell;
 use parking_lot::Mutex;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 use types::World;
@@ -39,5 +40,11 @@ impl Instance {
     pub(crate) fn home(&self) -> PathBuf {
         let of_user = || self.settings.user.as_ref().and_then(|user| user.home.clone());
         self.variable("HOME").map(PathBuf::from).or_else(of_user).unwrap_or_else(|| "/root".into())
+    }
+    /// Returns the variables that programs rely on, as far as an environment does not have them.
+    pub(crate) fn lacking_in(&self, environment: &Variables) -> Variables {
+        let usual = [("HOME", self.home().into()), ("PATH", OsString::from(USUAL_PATH))];
+        let lacks = |(name, _): &(&str, OsString)| !environment.contains_key(OsStr::new(name));
+        usual.into_iter().filter(lacks).map(|(name, value)| (name.into(), value)).collect()
     }
 }

@@ -267,12 +267,8 @@ impl Ask {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        for (name, usual) in
-            [("HOME", instance.home().into()), ("PATH", OsString::from(USUAL_PATH))]
-        {
-            if !environment.contains_key(OsStr::new(name)) {
-                own.entry(name.into()).or_insert(usual);
-            }
+        for (name, usual) in instance.lacking_in(&environment) {
+            own.entry(name).or_insert(usual);
         }
         Ok(Plan {
             name: self

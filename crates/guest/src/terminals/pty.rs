@@ -32,8 +32,9 @@ impl Pty {
         rustix::io::ioctl_fionbio(&master, true)?;
         let environment = instance.environment();
         let term = (OsString::from("TERM"), OsString::from("xterm-256color"));
+        let lacking = instance.lacking_in(&environment);
         let variables = environment.iter().filter(|(name, _)| **name != term.0);
-        let variables = variables.chain([(&term.0, &term.1)]);
+        let variables = variables.chain(&lacking).chain([(&term.0, &term.1)]);
         let path = environment.get(OsStr::new("PATH")).map_or(USUAL_PATH.as_ref(), |path| &**path);
         let shell = ask.shell.as_ref();
         let file = program::find(shell, path, &ask.working_dir)?;

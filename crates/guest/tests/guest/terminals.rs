@@ -96,6 +96,15 @@ fn it_is_a_terminal_of_the_size_that_is_asked_for() {
 }
 
 #[test]
+fn its_shell_knows_its_home_even_if_the_image_does_not_say_it() {
+    let guest = Guest::start_by(&["env", "-u", "HOME"], &[]);
+    let mut client = Client::connect(&guest, "");
+    client.type_in("env | grep ^HOME; echo al$((0))l\n");
+    let seen = client.until("al0l");
+    assert!(seen.contains("\nHOME=/root\r"), "{seen}");
+}
+
+#[test]
 fn the_end_of_the_shell_is_the_end_of_the_session() {
     let guest = Guest::start();
     let mut client = Client::connect(&guest, "");
