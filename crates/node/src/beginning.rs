@@ -127,9 +127,8 @@ pub(crate) fn files(shared: &Shared, spec: &Spec) -> [(&'static str, String); 3]
     for address in &shared.settings.nameservers {
         let _ = writeln!(resolvers, "nameserver {address}");
     }
-    [
-        ("hostname", format!("{host}\n")),
-        ("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {host}\n")),
-        ("resolv.conf", resolvers),
-    ]
+    // Requests from outside arrive by IPv4. A server that is told to listen on `localhost`, as those
+    // for development are by default, must not take `::1`, where they would not reach it.
+    let hosts = format!("127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\n127.0.1.1 {host}\n");
+    [("hostname", format!("{host}\n")), ("hosts", hosts), ("resolv.conf", resolvers)]
 }

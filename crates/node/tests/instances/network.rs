@@ -210,8 +210,9 @@ fn without_egress_there_is_only_loopback() {
     await_that("its port", || node.dial(&spec.id, 80, crate::machine::PATIENCE).is_ok());
     assert!(node.console(&spec.id).unwrap().starts_with(b"1\n"));
     node.destroy(&spec.id).unwrap();
-    let (_, text) = run(&node, &machine.shell("resolver", "cat /etc/resolv.conf"));
-    assert_eq!(text, "nameserver 192.0.2.53\n");
+    let script = "cat /etc/resolv.conf; grep ' localhost' /etc/hosts";
+    let (_, text) = run(&node, &machine.shell("resolver", script));
+    assert_eq!(text, "nameserver 192.0.2.53\n127.0.0.1 localhost\n");
 }
 
 /// Makes a network behind an interface at whose other end nobody is.
