@@ -17,18 +17,28 @@ const LIVES: u16 = 500;
 const DAYS: i64 = 64;
 /// How many hours ago an hour must have ended to be packed: by then most of its facts have come.
 const PACK_AFTER_HOURS: i64 = 2;
+/// Usage that was moved into hours further ahead than this was moved by a wrong calendar. Those of
+/// two servers may differ by less, and must not move it to and fro.
+const AHEAD_MAX_MS: i64 = 2 * HOUR_MS;
 /// How long facts wait for an owner. The transaction that registers it is over before their
 /// instance starts, or begins with it and takes minutes at the very most.
 const UNOWNED_MS: i64 = 24 * HOUR_MS;
 
 /// Moves usage of everything that goes on into the hours that are over by now, as far as it is
-/// proven. Returns how many lives that were. Should be called about every minute.
+/// proven, and takes back what a wrong calendar has moved too early. Returns how many lives that
+/// were. Should be called about every minute.
 pub async fn roll(store: &Store, now: Timestamp) -> Result<u64, Error> {
+    Ok(each_page(store, now, roll_page).await? + each_page(store, now, take_back_page).await?)
+}
+
+type Step = fn(&mut Tx<'_>, Timestamp, Option<&(i64, String)>) -> Result<Page, Error>;
+
+async fn each_page(store: &Store, now: Timestamp, step: Step) -> Result<u64, Error> {
     let mut after: Option<(i64, String)> = None;
     let mut rolled = 0;
     loop {
         let from = after.take();
-        let page = store.write(move |tx| roll_page(tx, now, from.as_ref())).await?;
+        let page = store.write(move |tx| step(tx, now, from.as_ref())).await?;
         rolled += page.0;
         match page.1 {
             Some(last) => after = Some(last),
@@ -48,8 +58,7 @@ fn roll_page(
     let hour_ms = floor(now.ms());
     let after = after.map(|(through, subject)| (*through, subject.as_str()));
     let lives = usage::lock_on(tx, hour_ms, after, LIVES.into())?;
-    let full = lives.len() == usize::from(LIVES);
-    let next = lives.last().filter(|_| full).map(|life| (life.through, life.subject.clone()));
+    let next = next_page(&lives);
     let (mut proofs, mut hours, mut moved) = (BTreeMap::new(), Hours::default(), Vec::new());
     for mut life in lives {
         let until = floor(until(&until_of(tx, &life, &mut proofs)?, now)).min(hour_ms);
@@ -62,6 +71,36 @@ fn roll_page(
     usage::save(tx, &moved)?;
     usage::add_hours(tx, &hours.added())?;
     Ok((moved.len() as u64, next))
+}
+
+/// Takes back what was moved into hours that have not come yet, of what needs no proof. Nothing was
+/// known then of what happened to it since.
+fn take_back_page(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    after: Option<&(i64, String)>,
+) -> Result<Page, Error> {
+    let hour_ms = floor(now.ms());
+    let after = after.map(|(through, subject)| (*through, subject.as_str()));
+    let lives = usage::lock_ahead(tx, hour_ms + AHEAD_MAX_MS, after, LIVES.into())?;
+    let next = next_page(&lives);
+    let (mut hours, mut moved) = (Hours::default(), Vec::new());
+    for mut life in lives {
+        let until = life.last.as_ref().map_or(hour_ms, |last| last.at.max(hour_ms));
+        if let Some(series) = life.series.filter(|_| until < life.through) {
+            hours.add(series, &[Use::Span { from: life.through, to: until, level: life.level }]);
+            life.through = until;
+            moved.push(life);
+        }
+    }
+    usage::save(tx, &moved)?;
+    usage::add_hours(tx, &hours.added())?;
+    Ok((moved.len() as u64, next))
+}
+
+fn next_page(lives: &[Life]) -> Option<(i64, String)> {
+    let full = lives.len() == usize::from(LIVES);
+    lives.last().filter(|_| full).map(|life| (life.through, life.subject.clone()))
 }
 
 fn floor(ms: i64) -> i64 {

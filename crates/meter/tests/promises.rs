@@ -20,6 +20,7 @@ on_both!(
     a_late_fact_is_seen_as_a_correction,
     what_is_stored_changes_when_it_is_said_whatever_the_clock_says,
     what_was_billed_after_its_end_is_put_in_order,
+    what_was_billed_ahead_of_time_is_taken_back,
     types_are_told_that_were_used,
     the_first_owner_stands,
     facts_that_belong_to_nobody_are_kept_for_a_day,
@@ -287,6 +288,25 @@ async fn what_was_billed_after_its_end_is_put_in_order(place: Place) {
     assert_eq!(meter::put_in_order(&place.store).await.unwrap(), 0);
     let window = question(&[]).window;
     assert_eq!(meter::verify(&place.store, window).await.unwrap().differences, []);
+}
+
+/// A machine may start with a calendar that is days ahead, until somebody sets it.
+async fn what_was_billed_ahead_of_time_is_taken_back(place: Place) {
+    register(&place, "disk", owner("main", Dimension::VolumeStorage, "disk", "")).await;
+    take_in(&place, vec![fact("disk", 0, Change::Stored { bytes: 1 << 30 })]).await;
+    let days = Window { start: at(MONDAY), end: at(MONDAY + 96 * HOUR) };
+    let all = Question { window: days, ..question(&[GroupBy::BillingDimension]) };
+    let keep_up = async |hours: i64| {
+        place.set(MONDAY + hours * HOUR);
+        meter::roll(&place.store, place.now()).await.unwrap();
+        meter::pack(&place.store, place.now()).await.unwrap();
+        ask(&place, &all).await.total.usage.units()
+    };
+    assert_eq!(keep_up(480).await, 96.0 * 3600.0);
+    for hours in [1, 2, 50] {
+        assert_eq!(keep_up(hours).await, (hours * 3600) as f64);
+        assert_eq!(meter::verify(&place.store, days).await.unwrap().differences, []);
+    }
 }
 
 async fn types_are_told_that_were_used(place: Place) {

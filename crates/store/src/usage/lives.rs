@@ -219,6 +219,23 @@ pub fn lock_on(
     tx.query(TABLE, &sql, params![hour_ms, through, subject, limit])?.iter().map(read).collect()
 }
 
+/// Returns up to `limit` lives after a position that are on, need no proof, and whose usage is in
+/// the hours up to a time after `ahead_ms`. Locks them.
+pub fn lock_ahead(
+    tx: &mut Tx<'_>,
+    ahead_ms: i64,
+    after: Option<(i64, &str)>,
+    limit: i64,
+) -> Result<Vec<Life>, Error> {
+    let (through, subject) = after.unwrap_or((i64::MIN, ""));
+    let sql = format!(
+        "SELECT {COLUMNS} FROM usage_lives WHERE phase = 'on' AND machine IS NULL AND through > $1
+             AND (through, subject) > ($2, $3) ORDER BY through, subject LIMIT $4"
+    );
+    let sql = tx.locking(&sql).into_owned();
+    tx.query(TABLE, &sql, params![ahead_ms, through, subject, limit])?.iter().map(read).collect()
+}
+
 /// Returns the lives of an account that are on and whose usage is in the hours only up to a time
 /// before `end`.
 pub fn live(tx: &mut Tx<'_>, account: &AccountId, end: i64) -> Result<Vec<Live>, Error> {

@@ -17,7 +17,7 @@ pub use facts::{FactRow, Met, facts_of, insert_facts, sum};
 pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
     Anchor, FactPosition, Life, Live, Owner, Phase, Until, is_owned, live, lives_after, lives_in,
-    lives_out_of_order, lock, lock_on, on_machine, own, remove_unowned, save,
+    lives_out_of_order, lock, lock_ahead, lock_on, on_machine, own, remove_unowned, save,
 };
 pub(crate) use proofs::ANY_BOOT;
 pub use proofs::{Proof, alive, machines, proof};
