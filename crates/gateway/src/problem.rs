@@ -1,5 +1,7 @@
 //! The edge's own errors, for when a workload does not answer: whose fault it is, and what to do.
 
+#[cfg(test)]
+mod page_tests;
 mod response;
 
 use crate::address::BadAddress;
@@ -87,7 +89,7 @@ const UNAVAILABLE: Page = page(
     "WORKLOAD_UNAVAILABLE",
     StatusCode::NOT_FOUND,
     true,
-    "Look at `status` and `events` of the workload, then try again.",
+    "Ask the server that is named, if one is. Otherwise look at `status` and `events` of the workload, then try again.",
     "Do not delete and create it anew before looking: its data would be lost.",
 );
 const NO_CREDENTIALS: Page = page(
