@@ -126,20 +126,25 @@ async fn a_domain_is_of_the_workspace_that_proves_it() {
             theirs["spec"]["status"], "failed",
             "the record of one workspace proves nothing for another"
         );
-        other.delete(DOMAIN).await.ok();
-        let message = other.post("/v0/customdomains", domain(json!({}))).await.refused(409);
-        assert!(!message.contains("main") && message.contains("another workspace"), "{message}");
-        // It was registered before, and has a record of its own: the first to be verified keeps it.
+        // The first to be verified keeps it for as long as its record is there.
         let registered = records(cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok());
         let verify_team = format!("{DOMAIN}/verify?workspace=team");
-        cloud.dns.set_text("_holm-challenge.example.com", registered.as_str().unwrap_or_default());
+        let proof = "_holm-challenge.example.com";
+        cloud.dns.add_text(proof, registered.as_str().unwrap_or_default());
         let message = cloud.call(Method::POST, &verify_team, None).await.refused(409);
-        assert!(!message.contains("main"), "{message}");
-        assert_eq!(verify(&cloud).await["status"], "failed", "its record is gone");
+        assert!(!message.contains("main") && message.contains("another workspace"), "{message}");
+        assert_eq!(verify(&cloud).await["status"], "verified");
+        cloud.dns.set_text(proof, registered.as_str().unwrap_or_default());
         assert_eq!(
             cloud.call(Method::POST, &verify_team, None).await.ok()["spec"]["status"],
             "verified"
         );
+        let before = cloud.get(&format!("{DOMAIN}?workspace=main")).await.ok();
+        assert_eq!(before["spec"]["status"], "failed", "its record is gone");
+        assert_eq!(before["metadata"]["updatedBy"], "holm");
+        other.delete(DOMAIN).await.ok();
+        other.post("/v0/customdomains", domain(json!({}))).await.ok();
+        other.delete(DOMAIN).await.ok();
         cloud.delete(&format!("{DOMAIN}?workspace=team")).await.ok();
         other.post("/v0/customdomains", domain(json!({}))).await.ok();
     }

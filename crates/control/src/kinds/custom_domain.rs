@@ -3,11 +3,13 @@
 
 use crate::addresses;
 use crate::context::Context;
+use crate::control::Control;
 use crate::domains::{Claim, Fault};
 use crate::engine::{self, Draft, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
 use crate::json;
 use crate::usage;
+use crate::workloads::rows;
 use store::edge_names::{self, Taken};
 use store::identity::workspaces::{self, Workspace};
 use store::{Tx, resources};
@@ -35,10 +37,6 @@ impl Managed for CustomDomain {
         }
         let name = draft.wish.name().to_owned();
         addresses::refuse_own(context, &name, "metadata.name".into())?;
-        // Registering a domain proves nothing, so only a verified one stands in the way.
-        if edge_names::holder(tx, &domain_name(&name))?.is_some() {
-            return Err(in_use(&name));
-        }
         let proof = context.world().random_text(32);
         draft.state.txt_records =
             [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
@@ -121,8 +119,63 @@ pub async fn verify(context: &Context, name: &str) -> Result<CustomDomain, Error
         store.read(move |tx| claim(&Held::get(&context, tx, &[], &name)?)).await?
     };
     let found = claim.check(&*context.control.dns).await;
+    let lapsed = if found.is_ok() { lapsed(context, name).await? } else { None };
     let (context, name) = (context.clone(), name.to_owned());
-    store.write(move |tx| note_verdict(&context, tx, &name, &claim, &found)).await
+    let note = move |tx: &mut Tx<'_>| {
+        if let Some(lapsed) = &lapsed {
+            lapsed.give_up(tx)?;
+        }
+        let held = note_verdict(&context, tx, &name, &claim, &found)?;
+        engine::present(&context, tx, &held, &Secrets::Masked)
+    };
+    store.write(note).await
+}
+
+/// The claim of a workspace that has a domain verified though its record is gone.
+struct Lapsed {
+    owner: Context,
+    claim: Claim,
+    fault: Fault,
+}
+
+impl Lapsed {
+    fn give_up(&self, tx: &mut Tx<'_>) -> Result<(), Error> {
+        let Self { owner, claim, fault } = self;
+        let name = &claim.domain;
+        match registration_of_owner(&owner.control, tx, name)? {
+            Some((_, held)) if self::claim(&held)?.proof == claim.proof => {
+                note_verdict(owner, tx, name, claim, &Err(fault.clone())).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the claim of another workspace that has the domain, if its record is gone. A domain that
+/// has changed hands would stay with whoever had it before, who has no reason to have it checked.
+async fn lapsed(context: &Context, name: &str) -> Result<Option<Lapsed>, Error> {
+    let (control, domain) = (context.control.clone(), name.to_owned());
+    let find = move |tx: &mut Tx<'_>| registration_of_owner(&control, tx, &domain);
+    let other = |owner: &Context| owner.member.workspace != context.member.workspace;
+    let found = context.control.store.read(find).await?;
+    let Some((owner, held)) = found.filter(|(owner, _)| other(owner)) else { return Ok(None) };
+    let claim = claim(&held)?;
+    Ok(match claim.check(&*context.control.dns).await {
+        Err(fault @ Fault::Unproven { .. }) => Some(Lapsed { owner, claim, fault }),
+        _ => None,
+    })
+}
+
+/// Returns the workspace that has a domain, as the server itself works in it, and what it
+/// registered.
+fn registration_of_owner(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    domain: &str,
+) -> Result<Option<(Context, Held<CustomDomain>)>, Error> {
+    let Some(holder) = edge_names::holder(tx, &domain_name(domain))? else { return Ok(None) };
+    let Some((owner, _)) = rows::context(control, tx, &holder.workspace)? else { return Ok(None) };
+    Ok(rows::find(tx, &holder.resource)?.map(|held| (owner, held)))
 }
 
 fn note_verdict(
@@ -131,7 +184,7 @@ fn note_verdict(
     name: &str,
     claim: &Claim,
     found: &Result<(), Fault>,
-) -> Result<CustomDomain, Error> {
+) -> Result<Held<CustomDomain>, Error> {
     let held = Held::<CustomDomain>::lock(context, tx, &[], name)?;
     if self::claim(&held)?.proof != claim.proof {
         return Err(Conflict::DomainRegisteredAnew.into());
@@ -145,8 +198,7 @@ fn note_verdict(
     for workspace in &state.shared_with {
         judge_copy(context, tx, name, workspace, &state)?;
     }
-    let held = engine::change_state(context, tx, held, state)?;
-    engine::present(context, tx, &held, &Secrets::Masked)
+    engine::change_state(context, tx, held, state)
 }
 
 /// Makes a verified domain belong to this workspace alone in the whole server, or gives it back.
@@ -162,13 +214,8 @@ fn keep_to_one(
     let wanted = addresses::holder(context, &held.row.id);
     match edge_names::take(tx, &domain_name(&held.row.name), &wanted)? {
         Taken::Own => Ok(()),
-        Taken::By(_) => Err(in_use(&held.row.name)),
+        Taken::By(_) => Err(Conflict::DomainInUse { name: held.row.name.clone() }.into()),
     }
-}
-
-/// Deliberately does not say whose domain it is.
-fn in_use(name: &str) -> Error {
-    Conflict::DomainInUse { name: name.to_owned() }.into()
 }
 
 /// Checks whether a domain is verified for the workspace, or was shared with it.

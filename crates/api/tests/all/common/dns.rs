@@ -10,18 +10,23 @@ pub struct Zone(Mutex<Records>);
 
 #[derive(Default)]
 struct Records {
-    texts: BTreeMap<String, String>,
-    aliases: BTreeMap<String, String>,
+    texts: BTreeMap<String, Vec<String>>,
+    aliases: BTreeMap<String, Vec<String>>,
     silent: bool,
 }
 
 impl Zone {
     pub fn set_text(&self, name: &str, text: &str) {
-        self.0.lock().expect("a zone").texts.insert(name.into(), text.into());
+        self.0.lock().expect("a zone").texts.insert(name.into(), vec![text.into()]);
+    }
+
+    pub fn add_text(&self, name: &str, text: &str) {
+        let mut records = self.0.lock().expect("a zone");
+        records.texts.entry(name.into()).or_default().push(text.into());
     }
 
     pub fn set_alias(&self, name: &str, to: &str) {
-        self.0.lock().expect("a zone").aliases.insert(name.into(), to.into());
+        self.0.lock().expect("a zone").aliases.insert(name.into(), vec![to.into()]);
     }
 
     pub fn forget(&self) {
@@ -35,13 +40,13 @@ impl Zone {
     fn find(
         &self,
         name: &str,
-        of: impl Fn(&Records) -> &BTreeMap<String, String>,
+        of: impl Fn(&Records) -> &BTreeMap<String, Vec<String>>,
     ) -> Result<Vec<String>, NoAnswer> {
         let records = self.0.lock().expect("a zone");
         if records.silent {
             return Err(NoAnswer { name: name.into(), why: "timed out".into() });
         }
-        Ok(of(&records).get(name).cloned().into_iter().collect())
+        Ok(of(&records).get(name).cloned().unwrap_or_default())
     }
 }
 
