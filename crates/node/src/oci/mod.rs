@@ -58,7 +58,8 @@ pub(crate) struct Bundle {
 
 impl Bundles {
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        let folder = folder.join("bundles");
+        // The program does not run in the folder that this one was started in.
+        let folder = std::path::absolute(folder)?.join("bundles");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         Ok(Self { folder })
     }
@@ -211,4 +212,18 @@ impl Bundle {
 
 fn from_io(error: io::Error) -> LaunchError {
     rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundles_are_found_from_any_folder() {
+        let here = std::env::current_dir().unwrap();
+        let data = tempfile::tempdir_in(&here).unwrap();
+        let relative = data.path().strip_prefix(&here).unwrap();
+        let bundles = Bundles::open(relative).unwrap();
+        assert_eq!(bundles.folder, data.path().join("bundles"));
+    }
 }
