@@ -120,7 +120,7 @@ pub enum StartError {
     )]
     Full { wanted: i64, free: i64 },
     /// There will never be room.
-    #[error("{0}, so the execution can never begin without waiting")]
+    #[error("{0}")]
     NeverFits(String),
     #[error(transparent)]
     Store(#[from] Error),
@@ -236,7 +236,8 @@ impl Queue {
         let own: i64 = holders.iter().map(of_own).sum();
         if !holders.is_empty() && wanted > own {
             return Err(StartError::NeverFits(format!(
-                "a workspace may run {own} tasks of this size on all machines, fewer than {wanted}"
+                "a workspace may run {own} tasks of this size on all machines, fewer than {wanted}, so \
+                 the execution can never begin without waiting"
             )));
         }
         let own = own - claims::wanted(tx, Some(&execution.workspace))?;
@@ -335,7 +336,8 @@ fn require_fit(execution: &Execution, holders: &[holders::Holder]) -> Result<(),
     let largest = holders.iter().map(|holder| holder.memory_mb).max();
     match largest {
         Some(largest) if execution.memory_mb > largest => Err(StartError::NeverFits(format!(
-            "no machine has {} MB for a task; at most {largest} MB can be had",
+            "no machine has {} MB for a task: at most {largest} MB can be had, so the execution can \
+             never begin",
             execution.memory_mb
         ))),
         // No machine is there yet.

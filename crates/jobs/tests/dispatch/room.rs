@@ -50,7 +50,12 @@ async fn what_must_not_wait_is_refused_when_there_is_no_room(stage: Stage) {
     large.memory_mb = 1_000_000;
     assert!(never(stage.try_start(settings(), large.clone()).await));
     large.may_wait = true;
-    assert!(never(stage.try_start(settings(), large).await), "it would wait for ever");
+    let refused = stage.try_start(settings(), large).await;
+    let says_for_ever = |why: &String| why.ends_with("can never begin");
+    assert!(
+        matches!(&refused, Err(StartError::NeverFits(why)) if says_for_ever(why)),
+        "it would wait for ever: {refused:?}"
+    );
     assert!(never(stage.try_start(settings(), at_once("wide", 5)).await));
     assert!(
         full(stage.try_start(settings(), at_once("four", 4)).await),
