@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Only those with this external id
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
-    /// Show secrets in clear text, if your role allows it
+    /// Show the secrets of one object in clear text, if your role allows it; lists never show them
     #[arg(long)]
     show_secrets: bool,
 }
