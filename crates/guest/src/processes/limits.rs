@@ -13,6 +13,8 @@ const LOGS_BYTES_MAX: u64 = 256 << 20;
 const DISK_PARTS: u64 = 8;
 /// Output may take this much of any disk, so that what just happened can always be read.
 const LOGS_BYTES_MIN: u64 = 256 << 10;
+/// The same if output must stay in memory, a sixteenth of the smallest sandbox's.
+const MEMORY_BYTES_MAX: u64 = 8 << 20;
 /// Limit for one generation of a log. With two of them, the last 32 to 64 MiB of output are kept.
 const GENERATION_BYTES_MAX: u64 = 32 << 20;
 /// How much output of all processes together may arrive before the limit is enforced again.
@@ -42,7 +44,7 @@ impl Limits {
 /// Decides where output is kept, and how much of it.
 pub(super) fn by(settings: &Settings) -> (Keep, Limits) {
     if settings.process_logging_disabled {
-        return (Keep::Memory, Limits::within(LOGS_BYTES_MAX));
+        return (Keep::Memory, Limits::within(MEMORY_BYTES_MAX));
     }
     let directory = std::env::temp_dir();
     let limits = Limits::within(share(disk_bytes(&directory)));

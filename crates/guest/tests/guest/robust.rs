@@ -240,6 +240,19 @@ fn is_root() -> bool {
 }
 
 #[test]
+fn without_logging_the_output_of_many_processes_is_little_in_all() {
+    let guest = Guest::start_with(&[("SANDBOX_DISABLE_PROCESS_LOGGING", "true")]);
+    for number in 0..100 {
+        let (name, command) = (format!("n{number}"), "head -c 300000 /dev/zero | tr '\\0' x");
+        let body = json!({"command": command, "name": name, "waitForCompletion": true});
+        guest.post("/process", &body).ok();
+    }
+    let said = |name: &str| guest.get(&format!("/process/{name}/logs")).ok()["stdout"].to_string();
+    assert!(said("n99").ends_with("xxx\""), "the newest are there");
+    assert!(!said("n0").contains("xxx"), "the oldest went first");
+}
+
+#[test]
 fn without_logging_output_stays_in_little_memory() {
     let guest = Guest::start_with(&[("SANDBOX_DISABLE_PROCESS_LOGGING", "true")]);
     let process = guest.run("head -c 10000000 /dev/zero; echo end");
