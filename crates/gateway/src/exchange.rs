@@ -4,7 +4,9 @@ use crate::body::{Body, Relay};
 use crate::standby::Visit;
 use crate::timing::Timing;
 use crate::wire::{self, LastSent, NoAnswer, RequestBody, Unanswered, Wire};
-use http::{Request, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -122,9 +124,12 @@ fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit
             visit,
         };
     }
+    // What is announced and not part of the answer, as to `HEAD`, some programs send all the same.
+    // After this answer it would come to whoever asks next over the connection, as theirs.
+    let may_follow = incoming.is_end_stream() && announces_body(&head.headers);
     let body = Body::relayed(Relay {
         incoming,
-        wire: Some(wire),
+        wire: (!may_follow).then_some(wire),
         port,
         visit: Some(visit),
         hold: None,
@@ -132,6 +137,11 @@ fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit
         failed: None,
     });
     Answer::Whole(Response::from_parts(head, body))
+}
+
+fn announces_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING)
+        || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
 }
 
 /// Returns a copy of the request, if sending it twice does the same as sending it once.

@@ -266,6 +266,48 @@ async fn a_spare_connection_that_was_closed_costs_no_request() {
     assert_eq!(accepted.load(Ordering::Relaxed), 20);
 }
 
+/// Answers any request with this head, and sends a body that comes late, when the next is there.
+async fn late(stage: &Stage, head: &'static str) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", 9, listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut asked = [0; 4096];
+                while stream.read(&mut asked).await.is_ok_and(|bytes| bytes > 0) {
+                    let (head, body) = match asked.starts_with(b"HEAD ") {
+                        true => (head, ""),
+                        false => ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n", "own"),
+                    };
+                    let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+                    if body.is_empty() {
+                        let _ = stream.read(&mut asked).await;
+                        let stray = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nstray";
+                        let _ = stream.write_all(stray.as_bytes()).await;
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test]
+async fn what_follows_an_answer_without_its_body_is_nobodys_answer() {
+    for head in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 43\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\ncontent-length: 43\r\n\r\n",
+    ] {
+        let stage = Stage::start(settings()).await;
+        stage.sandbox("box", &[8080]).await;
+        late(&stage, head).await;
+        let path = "/acme/sandboxes/box/port/9/";
+        let asked = request("HEAD", "h", path, &[("authorization", "Bearer key-of-acme")]);
+        assert_eq!(stage.send(asked).await.body, "", "{head}");
+        assert_eq!(stage.get(path).await.body, "own", "{head}");
+    }
+}
+
 #[tokio::test]
 async fn what_must_not_be_done_twice_is_not() {
     let stage = Stage::start(settings()).await;
