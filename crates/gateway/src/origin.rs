@@ -47,13 +47,18 @@ const SANDBOX: HeaderValue = HeaderValue::from_static(
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
 /// Headers that apply to a whole origin, whichever path sets them.
-static ORIGIN_WIDE: [HeaderName; 6] = [
+static ORIGIN_WIDE: [HeaderName; 10] = [
     ALT_SVC,
     STRICT_TRANSPORT_SECURITY,
+    HeaderName::from_static("accept-ch"),
     HeaderName::from_static("nel"),
     HeaderName::from_static("report-to"),
+    // Both names of what lets a page hold back all requests for its origin.
+    HeaderName::from_static("sec-session-registration"),
+    HeaderName::from_static("secure-session-registration"),
     HeaderName::from_static("service-worker-allowed"),
     HeaderName::from_static("set-login"),
+    HeaderName::from_static("use-as-dictionary"),
 ];
 
 /// Keeps the answer of a workload from affecting more than its own origin.

@@ -142,6 +142,9 @@ async fn what_is_served_by_path_has_no_origin_in_a_browser() {
         "Alt-Svc: h2=\"evil.example:443\"",
         "NEL: {}",
         "Service-Worker-Allowed: /",
+        "Accept-CH: Device-Memory",
+        "Secure-Session-Registration: (ES256);path=\"/\"",
+        "Use-As-Dictionary: match=\"/*\"",
         "X-Content-Type-Options: guess",
         "Referrer-Policy: unsafe-url",
     ]
@@ -162,9 +165,15 @@ async fn what_is_served_by_path_has_no_origin_in_a_browser() {
                 assert!(!ours.contains("top-navigation") && !ours.contains("escape"), "{ours}");
                 assert_eq!(all(&reply, "x-content-type-options"), ["nosniff"]);
                 assert_eq!(all(&reply, "referrer-policy"), ["no-referrer"]);
-                for name in
-                    ["strict-transport-security", "alt-svc", "nel", "service-worker-allowed"]
-                {
+                for name in [
+                    "strict-transport-security",
+                    "alt-svc",
+                    "nel",
+                    "service-worker-allowed",
+                    "accept-ch",
+                    "secure-session-registration",
+                    "use-as-dictionary",
+                ] {
                     assert!(!reply.headers.contains_key(name), "{name}");
                 }
             }
