@@ -250,11 +250,19 @@ fn keep_certificates(
     ending: &Ending,
 ) -> Result<(), Error> {
     if let Some(own) = Own::of(&config.server) {
-        tokio::spawn(own.follow(Arc::clone(&certificates), ending.draining.clone()));
+        tokio::spawn(own.follow(
+            Arc::clone(&certificates),
+            world.clone(),
+            ending.draining.clone(),
+        ));
     }
     if let Some(path) = &config.domains.certificates {
         let folder = Folder::open(path, &certificates)?;
-        tokio::spawn(folder.follow(Arc::clone(&certificates), ending.draining.clone()));
+        tokio::spawn(folder.follow(
+            Arc::clone(&certificates),
+            world.clone(),
+            ending.draining.clone(),
+        ));
     }
     let Some(hosts) = hosts else { return Ok(()) };
     if let Some(acme) = Acme::open(&config.domains.acme, &config.data.folder, &certificates, world)?

@@ -140,7 +140,11 @@ async fn a_folder_is_read_again_when_it_changes() {
     let certificates = Certificates::open(&settings(own.path()).server).unwrap().unwrap();
     let folder = Folder::open(given.path(), &certificates).unwrap();
     let ending = CancellationToken::new();
-    let following = tokio::spawn(folder.follow(Arc::clone(&certificates), ending.clone()));
+    let following = tokio::spawn(folder.follow(
+        Arc::clone(&certificates),
+        crate::world::system(),
+        ending.clone(),
+    ));
     let added = write(given.path(), "b.org", "b.org");
     while shown(&certificates, "b.org", WEB).await.as_ref() != Some(&added) {
         tokio::task::yield_now().await;
@@ -162,7 +166,8 @@ async fn the_servers_own_certificate_is_read_again_when_it_changes() {
     let certificates = Certificates::open(&settings.server).unwrap().unwrap();
     assert_eq!(shown(&certificates, "holm.example.org", WEB).await, Some(first));
     let (own, ending) = (Own::of(&settings.server).unwrap(), CancellationToken::new());
-    let following = tokio::spawn(own.follow(Arc::clone(&certificates), ending.clone()));
+    let following =
+        tokio::spawn(own.follow(Arc::clone(&certificates), crate::world::system(), ending.clone()));
     let renewed = write(place.path(), "own", "holm.example.org");
     while shown(&certificates, "holm.example.org", WEB).await.as_ref() != Some(&renewed) {
         tokio::task::yield_now().await;

@@ -1,6 +1,7 @@
 //! Certificates that the operator puts into a folder, as `{name}.crt` with `{name}.key`. In file
 //! names `_` stands for the `*` of a wildcard.
 
+use super::doubt::Used;
 use super::{Certificates, Pair};
 use crate::error::Error;
 use rustls::sign::CertifiedKey;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
+use types::World;
 use types::parts::names::is_dns_name;
 
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -20,7 +22,7 @@ pub(crate) struct Folder {
     path: PathBuf,
     /// What each pair looked like when it was last read.
     seen: BTreeMap<String, Prints>,
-    given: HashMap<String, Arc<CertifiedKey>>,
+    given: HashMap<String, Used>,
 }
 
 /// What the certificate and key files of a name look like.
@@ -40,7 +42,7 @@ impl Folder {
             Self { path: path.to_owned(), seen: BTreeMap::new(), given: HashMap::new() };
         let act = format!("read the folder {} (domains.certificates)", path.display());
         folder.look().map_err(Error::io(act))?;
-        certificates.give(folder.given.clone());
+        certificates.give(folder.certified());
         Ok(folder)
     }
 
@@ -48,6 +50,7 @@ impl Folder {
     pub(crate) async fn follow(
         mut self,
         certificates: Arc<Certificates>,
+        world: World,
         ending: CancellationToken,
     ) {
         while ending.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
@@ -55,11 +58,18 @@ impl Folder {
             let Ok((changed, folder)) = looked else { return };
             self = folder;
             match changed {
-                Ok(true) => certificates.give(self.given.clone()),
+                Ok(true) => certificates.give(self.certified()),
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, "the folder of certificates cannot be read"),
             }
+            let now = world.now();
+            self.given.iter_mut().for_each(|(name, used)| used.tell(name, now));
         }
+    }
+
+    fn certified(&self) -> HashMap<String, Arc<CertifiedKey>> {
+        let of = |used: &Used| Arc::clone(&used.pair.certified);
+        self.given.iter().map(|(name, used)| (name.clone(), of(used))).collect()
     }
 
     /// Reads what has changed, and returns whether anything did. A new pair that cannot be used
@@ -76,7 +86,7 @@ impl Folder {
             }
             match Pair::read(&self.file(&print.stem, "crt"), &self.file(&print.stem, "key")) {
                 Ok(pair) => {
-                    self.given.insert(name.clone(), pair.certified);
+                    self.given.insert(name.clone(), Used::new(pair));
                 }
                 Err(error) => tracing::warn!(name, error, "a certificate cannot be used"),
             }

@@ -1,5 +1,6 @@
 //! TLS by name: the choice of certificate for each caller, made from memory.
 
+mod doubt;
 mod folder;
 mod own;
 mod pair;

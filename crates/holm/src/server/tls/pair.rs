@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use types::Timestamp;
 use x509_cert::der::Decode;
-use x509_cert::{Certificate, Version};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::{Certificate, TbsCertificate, Version};
 
 /// Larger files cannot be certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -17,6 +19,8 @@ pub(crate) struct Pair {
     pub(crate) certified: Arc<CertifiedKey>,
     pub(crate) from: Timestamp,
     pub(crate) until: Timestamp,
+    /// The names in DNS that it is for, in lower case.
+    pub(crate) names: Vec<String>,
 }
 
 impl Pair {
@@ -38,6 +42,7 @@ impl Pair {
         }
         let from = timestamp(read.validity.not_before);
         let until = timestamp(read.validity.not_after);
+        let names = names(&read).map_err(|error| error.to_string())?;
         if is_encrypted(key) {
             return Err("the key is encrypted: store it without a password".into());
         }
@@ -46,7 +51,7 @@ impl Pair {
         let key = any_supported_type(&key).map_err(|error| error.to_string())?;
         let certified = CertifiedKey::new(chain, key);
         certified.keys_match().map_err(|error| format!("they do not belong together: {error}"))?;
-        Ok(Self { certified: Arc::new(certified), from, until })
+        Ok(Self { certified: Arc::new(certified), from, until, names })
     }
 }
 
@@ -54,6 +59,18 @@ impl Pair {
 fn is_encrypted(key: &[u8]) -> bool {
     let has = |mark: &str| key.windows(mark.len()).any(|part| part == mark.as_bytes());
     has("-----BEGIN ENCRYPTED PRIVATE KEY") || has("Proc-Type: 4,ENCRYPTED")
+}
+
+fn names(read: &TbsCertificate) -> x509_cert::der::Result<Vec<String>> {
+    let found = read.get::<SubjectAltName>()?;
+    let all = found.map(|(_, names)| names.0).unwrap_or_default();
+    Ok(all
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::DnsName(name) => Some(name.as_str().to_ascii_lowercase()),
+            _ => None,
+        })
+        .collect())
 }
 
 fn timestamp(time: x509_cert::time::Time) -> Timestamp {
