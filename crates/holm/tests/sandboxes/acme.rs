@@ -104,11 +104,17 @@ impl Ground {
     /// Starts the server, then the authority, which checks proofs at the server's port.
     fn start(&mut self) -> (Holm, Client, Pebble) {
         let (server, client) = self.place.start();
+        let pebble = self.authority(&server);
+        (server, client, pebble)
+    }
+
+    /// Starts an authority that knows nothing of an earlier one.
+    fn authority(&mut self, server: &Holm) -> Pebble {
         let checked = server.address.rsplit(':').next().unwrap().parse().unwrap();
         let (folder, dns) = (self.folder.path(), self.dns.address);
         let pebble = Pebble::start(folder, &self.identity, dns, self.ports, checked);
         self.root = Some(pebble.root(&self.identity));
-        (server, client, pebble)
+        pebble
     }
 }
 
@@ -146,6 +152,25 @@ fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
     let (server, client) = place.start();
     eventually("the kept certificate is shown", || at(&client, "web.app.test", root) == Some(200));
     place.clear(server, &client);
+}
+
+#[test]
+fn an_authority_that_has_lost_its_accounts_gets_another_one() {
+    let mut ground = Ground::new();
+    let (server, client, pebble) = ground.start();
+    echoing(&client, "main", "one");
+    assert_eq!(prove(&client, &ground.dns, &register(&client)), "verified");
+    let ask = |prefix: &str| {
+        client.done("POST", "/v0/sandboxes/one/previews", Some(&preview(prefix, prefix)))
+    };
+    let has = |host: &str, ground: &Ground| at(&client, host, ground.root.as_ref().unwrap());
+    ask("first");
+    eventually("the account is in use", || has("first.app.test", &ground) == Some(200));
+    drop(pebble);
+    let _pebble = ground.authority(&server);
+    ask("second");
+    eventually("another account is in use", || has("second.app.test", &ground) == Some(200));
+    ground.place.clear(server, &client);
 }
 
 #[test]

@@ -179,13 +179,16 @@ impl Acme {
         standing
     }
 
-    /// Takes a certificate that an earlier run made and stored, unless it has expired.
+    /// Takes a certificate that an earlier run made and stored, unless it has expired. One of
+    /// another authority is renewed at once: people try with one that nobody trusts first.
     fn take_from_shelf(&mut self, name: &str) -> Option<Standing> {
-        let pair = self.shelf.load(name)?;
-        if pair.until <= self.world.now() {
+        let (pair, is_of_authority) = self.shelf.load(name, &self.authority.directory)?;
+        let now = self.world.now();
+        if pair.until <= now {
             return None;
         }
-        let standing = Standing::Held { renew_at: renew_at(&pair) };
+        let renew_at = if is_of_authority { renew_at(&pair) } else { now };
+        let standing = Standing::Held { renew_at };
         self.certificates.put_made(name, pair.certified);
         Some(standing)
     }

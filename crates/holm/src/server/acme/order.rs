@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 
 /// If the authority takes longer to decide, the order is given up and tried again later.
 const ORDER_MAX: Duration = Duration::from_secs(180);
@@ -44,13 +44,23 @@ pub(super) enum OrderError {
     BrokenOff,
 }
 
+/// What an authority says that has lost its accounts, or was set up anew.
+const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+
+impl OrderError {
+    fn is_of_account(&self) -> bool {
+        let Self::Refused(instant_acme::Error::Api(problem)) = self else { return false };
+        problem.r#type.as_deref() == Some(NO_ACCOUNT)
+    }
+}
+
 pub(super) struct Authority {
-    directory: String,
+    pub(super) directory: String,
     contact: Option<String>,
     root: Option<PathBuf>,
     agree: bool,
     shelf: Arc<Shelf>,
-    account: OnceCell<Account>,
+    account: Mutex<Option<Account>>,
 }
 
 impl Authority {
@@ -61,7 +71,7 @@ impl Authority {
             root: settings.root.clone(),
             agree: settings.agree,
             shelf,
-            account: OnceCell::new(),
+            account: Mutex::default(),
         }
     }
 
@@ -71,15 +81,39 @@ impl Authority {
         name: &str,
     ) -> Result<Pair, OrderError> {
         let order = Box::pin(async {
-            let account = self.account.get_or_try_init(|| self.sign_in()).await?;
-            prove_and_fetch(account, certificates, name).await
+            let account = self.account().await?;
+            match prove_and_fetch(&account, certificates, name).await {
+                Err(error) if error.is_of_account() => {
+                    self.forget(&account).await?;
+                    prove_and_fetch(&self.account().await?, certificates, name).await
+                }
+                made => made,
+            }
         });
         let made =
             tokio::time::timeout(ORDER_MAX, order).await.map_err(|_| OrderError::TimedOut)??;
         let pair = Pair::parse(made.chain.as_bytes(), made.key.as_bytes())
             .map_err(OrderError::Unusable)?;
-        self.shelf.keep(name, &made.chain, &made.key)?;
+        self.shelf.keep(name, &self.directory, &made.chain, &made.key)?;
         Ok(pair)
+    }
+
+    async fn account(&self) -> Result<Account, OrderError> {
+        let mut account = self.account.lock().await;
+        if let Some(account) = &*account {
+            return Ok(account.clone());
+        }
+        Ok(account.insert(self.sign_in().await?).clone())
+    }
+
+    /// Forgets an account that the authority does not have any more, so that another one is made.
+    async fn forget(&self, gone: &Account) -> Result<(), OrderError> {
+        let mut account = self.account.lock().await;
+        if account.as_ref().is_some_and(|known| known.id() == gone.id()) {
+            *account = None;
+            self.shelf.forget_account()?;
+        }
+        Ok(())
     }
 
     /// Signs in with the account of an earlier run, or makes a new one.

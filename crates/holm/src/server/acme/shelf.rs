@@ -11,6 +11,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 const ACCOUNT_FILE: &str = "account.json";
+/// What the line begins with that says which authority made a certificate. Readers of PEM skip it.
+const MADE_BY: &str = "# ";
 
 pub(super) struct Shelf(PathBuf);
 
@@ -31,17 +33,26 @@ impl Shelf {
         self.0.join(format!("{name}.pem"))
     }
 
-    /// Loads a stored certificate; `None` if there is none or it is unusable, so that a new one is
-    /// made.
-    pub(super) fn load(&self, name: &str) -> Option<Pair> {
+    /// Loads a stored certificate, and says whether this authority made it; `None` if there is none
+    /// or it is unusable, so that a new one is made. Earlier releases did not note the authority.
+    pub(super) fn load(&self, name: &str, directory: &str) -> Option<(Pair, bool)> {
         let text = std::fs::read(self.file(name)).ok()?;
-        Pair::parse(&text, &text)
+        let pair = Pair::parse(&text, &text)
             .inspect_err(|error| tracing::warn!(name, error, "a certificate is unusable"))
-            .ok()
+            .ok()?;
+        let first = text.split(|byte| *byte == b'\n').next();
+        let made_by = first.and_then(|line| line.strip_prefix(MADE_BY.as_bytes()));
+        Some((pair, made_by.is_none_or(|made_by| made_by == directory.as_bytes())))
     }
 
-    pub(super) fn keep(&self, name: &str, chain: &str, key: &str) -> io::Result<()> {
-        let text = format!("{}\n{key}", chain.trim_end());
+    pub(super) fn keep(
+        &self,
+        name: &str,
+        directory: &str,
+        chain: &str,
+        key: &str,
+    ) -> io::Result<()> {
+        let text = format!("{MADE_BY}{directory}\n{}\n{key}", chain.trim_end());
         files::replace(&self.file(name), Readers::Owner, text.as_bytes())
     }
 
@@ -59,5 +70,9 @@ impl Shelf {
     ) -> io::Result<()> {
         let text = serde_json::to_vec(&Known { directory: directory.to_owned(), credentials })?;
         files::replace(&self.0.join(ACCOUNT_FILE), Readers::Owner, &text)
+    }
+
+    pub(super) fn forget_account(&self) -> io::Result<()> {
+        std::fs::remove_file(self.0.join(ACCOUNT_FILE))
     }
 }

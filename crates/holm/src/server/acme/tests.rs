@@ -135,3 +135,21 @@ async fn an_order_whose_task_breaks_off_is_tried_again() {
     assert!(matches!(standing, Standing::Failed { tries: 1, .. }), "{standing:?}");
     assert!(acme.ordered.is_empty());
 }
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_used_until_it_is_renewed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acme = acme(folder.path(), 20);
+    let read = |kind: &str| std::fs::read_to_string(folder.path().join(kind)).unwrap();
+    let (chain, key) = (read("own.crt"), read("own.key"));
+    let own = acme.authority.directory.clone();
+    for (name, directory) in [("0.a.example", &*own), ("1.a.example", "https://ca.example/try")] {
+        acme.shelf.keep(name, directory, &chain, &key).unwrap();
+    }
+    std::fs::write(folder.path().join("certificates/2.a.example.pem"), chain + &key).unwrap();
+    acme.begin(&hosts(&[("a", 3)]));
+    assert_eq!(ordering(&acme), ["1.a.example"]);
+    for name in ["0.a.example", "1.a.example", "2.a.example"] {
+        assert!(acme.certificates.has_made(name), "{name}");
+    }
+}
