@@ -32,6 +32,11 @@ use tokio_util::sync::CancellationToken;
 const ROOM_AT_ERROR: usize = 64;
 /// Most bytes buffered of one answer for a client that does not read.
 const SEND_BYTES_MAX: usize = 64 << 10;
+/// How much of bodies that nobody reads on may be on its way: of one request, and of all on an HTTP/2
+/// connection. Four requests that a workload does not read on leave no room to the others of the
+/// same connection, whoever those are for; with equal windows one would.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Most open requests on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
 /// An HTTP/2 connection is closed when it has more than this many requests that were reset before
@@ -212,6 +217,8 @@ impl Connection {
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_PER_CONNECTION)
             .max_header_list_size(HEADER_BYTES_MAX as u32)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_BYTES_MAX)
             .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
             .max_local_error_reset_streams(RESETS_LOCAL_MAX)

@@ -73,6 +73,28 @@ fn read(stream: &mut TcpStream) -> (u8, u8, Vec<u8>) {
     (kind, flags, payload)
 }
 
+/// Else a workload that does not read on what it is sent would stop the bodies of all other requests
+/// that the caller has on the same connection.
+#[test]
+fn one_request_has_a_part_of_the_window_of_its_connection() {
+    const WINDOW_UPDATE: u8 = 8;
+    let server = Server::start_with(tempfile::tempdir().unwrap(), &[]);
+    let mut stream = connect(&server);
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    let (mut of_request, mut of_connection) = (None, None);
+    while of_request.is_none() || of_connection.is_none() {
+        match read(&mut stream) {
+            (SETTINGS, 0, settings) => {
+                let window = settings.chunks(6).find(|setting| setting[..2] == [0, 4]);
+                of_request = Some(window.map_or(65_535, |setting| number(&setting[2..])));
+            }
+            (WINDOW_UPDATE, _, more) => of_connection = Some(65_535 + number(&more)),
+            _ => {}
+        }
+    }
+    assert!(of_connection >= of_request.map(|window| 4 * window), "{of_request:?}");
+}
+
 #[test]
 fn a_refused_request_ends_though_its_answer_is_not_read() {
     const STREAMS: u32 = 200;
