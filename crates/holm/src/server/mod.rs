@@ -250,11 +250,7 @@ fn keep_certificates(
     ending: &Ending,
 ) -> Result<(), Error> {
     if let Some(own) = Own::of(&config.server) {
-        tokio::spawn(own.follow(
-            Arc::clone(&certificates),
-            world.clone(),
-            ending.draining.clone(),
-        ));
+        tokio::spawn(own.follow(Arc::clone(&certificates), world.clone(), ending.draining.clone()));
     }
     if let Some(path) = &config.domains.certificates {
         let folder = Folder::open(path, &certificates)?;
