@@ -56,7 +56,7 @@ pub enum Conflict {
     DomainRegisteredAnew,
     /// Deliberately does not say whose domain it is.
     #[error(
-        "`{name}` is verified for another workspace; have it shared or deleted there, or register a name below it"
+        "`{name}` is verified for another workspace, whose TXT record is still there: have it shared or deleted there, or remove that record"
     )]
     DomainInUse { name: String },
     #[error("the domain is shared with `{workspace}` already")]
