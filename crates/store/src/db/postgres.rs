@@ -57,7 +57,7 @@ impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
         let mut connector = Connector::new(url, settings)?;
         let mut link = connector.connect_first()?;
-        pooler::refuse(&mut connector, &mut link)?;
+        pooler::refuse(&mut connector, &link)?;
         replication::require_primary(&mut link)?;
         // A backup leads out of a database that has the wrong encoding.
         if settings.reads_beside {

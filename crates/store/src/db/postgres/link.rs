@@ -21,7 +21,7 @@ use tokio::runtime::{self, Runtime};
 use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Most statements kept prepared on a connection. Only lists build statements at run time, far
@@ -284,6 +284,17 @@ impl Link {
 
     fn plain(&self, sql: &str) -> Result<(), Failure> {
         self.answered(self.client.batch_execute(sql))
+    }
+
+    /// Returns the number of the process that serves the connection at the moment. Prepares nothing:
+    /// if that belongs to others too, they may have prepared something under the same name.
+    pub(super) fn process(&self) -> Result<Option<String>, Error> {
+        let asked = self.client.simple_query("SELECT pg_backend_pid()");
+        let messages = self.answered(asked).map_err(Error::database)?;
+        Ok(messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        }))
     }
 
     fn answered<T>(

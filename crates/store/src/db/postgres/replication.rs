@@ -38,7 +38,7 @@ fn look(url: &str, settings: &Settings) -> Result<Replication, Error> {
                FROM pg_stat_replication r";
     let mut connector = Connector::new(url, settings)?;
     let mut link = connector.connect()?;
-    pooler::refuse(&mut connector, &mut link)?;
+    pooler::refuse(&mut connector, &link)?;
     require_utf8(&mut link)?;
     let found = link.query("pg_stat_replication", sql, &[], usize::MAX)?;
     let row =
