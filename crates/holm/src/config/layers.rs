@@ -15,6 +15,7 @@ pub(crate) const EXAMPLE: &str = include_str!("../../../../holm.example.toml");
 const VARIABLE: &str = "HOLM_";
 /// Least similarity to a known key at which that key is suggested.
 const LIKENESS_MIN: f64 = 0.7;
+const LONG_NUMBER: &str = "has a number that is larger than any setting can be";
 
 /// All settings by dotted key, each with the place where it was set.
 #[derive(Debug)]
@@ -74,13 +75,19 @@ impl Layers {
 
     /// Takes the text literally if the setting is a string, else parses it as a TOML value.
     fn lay_text(&mut self, key: &str, text: &str, place: String) -> Result<(), Error> {
-        let is_text = self.settings.get(key).is_some_and(|known| known.value.is_str());
-        let value = if is_text {
-            Value::String(text.to_owned())
-        } else {
-            text.parse::<Value>().unwrap_or_else(|_| Value::String(text.to_owned()))
-        };
-        self.lay(key, value, place)
+        match self.settings.get(key) {
+            Some(known) if !known.value.is_str() => {
+                let value = text.parse::<Value>().map_err(|_| {
+                    let message = match is_long_number(text) {
+                        true => LONG_NUMBER.to_owned(),
+                        false => must_be(&known.default, &format!("`{text}`")),
+                    };
+                    Error::WrongValue { place: place.clone(), key: key.to_owned(), message }
+                })?;
+                self.lay(key, value, place)
+            }
+            _ => self.lay(key, Value::String(text.to_owned()), place),
+        }
     }
 
     fn lay(&mut self, key: &str, value: Value, place: String) -> Result<(), Error> {
@@ -91,13 +98,7 @@ impl Layers {
         let Some(known) = self.settings.get_mut(key) else {
             return Err(Error::UnknownKey { place, key: key.to_owned(), hint: self.hint(key) });
         };
-        if !known.value.same_type(&value) {
-            let message = format!(
-                "must be {}, such as {}, not {}",
-                noun(&known.value),
-                known.default,
-                noun(&value)
-            );
+        if let Some(message) = unfit(&known.default, &value) {
             return Err(Error::WrongValue { place, key: key.to_owned(), message });
         }
         known.value = value;
@@ -149,7 +150,10 @@ impl Layers {
             let default = self.settings.get(&key).map_or_else(String::new, |setting| {
                 format!("; the default is {}", setting.default)
             });
-            self.wrong(&key, format!("is wrong: {message}{default}"))
+            let too_large = format!("must be at most {}", u32::MAX);
+            let is_too_large = message.ends_with("expected u32");
+            let message = if is_too_large { too_large } else { format!("is wrong: {message}") };
+            self.wrong(&key, format!("{message}{default}"))
         })
     }
 
@@ -186,6 +190,29 @@ fn last_parts_alike(a: &str, b: &str) -> f64 {
     strsim::jaro_winkler(&last(a), &last(b)) * 0.95
 }
 
+/// Says why a value cannot be that of a setting with this default, whatever the setting means.
+fn unfit(default: &Value, value: &Value) -> Option<String> {
+    if !default.same_type(value) {
+        Some(must_be(default, noun(value)))
+    } else if value.as_integer().is_some_and(|number| number < 0) {
+        Some(format!("must not be negative; the default is {default}"))
+    } else {
+        None
+    }
+}
+
+fn must_be(default: &Value, not: &str) -> String {
+    format!("must be {}, such as {default}, not {not}", noun(default))
+}
+
+/// Returns whether a text is a whole number that 64 bits cannot hold.
+fn is_long_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.bytes().all(|byte| byte.is_ascii_digit())
+        && !digits.is_empty()
+        && text.parse::<i64>().is_err()
+}
+
 fn noun(value: &Value) -> &'static str {
     match value {
         Value::String(_) => "text in quotes",
@@ -210,8 +237,7 @@ fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error>
     let spans = DeTable::parse(text).map_err(|error| not_toml(&error))?;
     if let Some((key, offset)) = too_long(spans.get_ref(), "") {
         let place = format!("{name}:{}", line_of(offset));
-        let message = "has a number that is larger than any setting can be".to_owned();
-        return Err(Error::WrongValue { place, key, message });
+        return Err(Error::WrongValue { place, key, message: LONG_NUMBER.to_owned() });
     }
     let values: Table = text.parse().map_err(|error| not_toml(&error))?;
     let mut flat = Vec::new();

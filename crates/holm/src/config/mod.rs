@@ -78,6 +78,7 @@ pub(crate) struct Config {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Server {
+    #[serde(deserialize_with = "values::address")]
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: String,
     #[serde(deserialize_with = "values::address_or_none")]

@@ -1,5 +1,6 @@
 mod addresses;
 mod node;
+mod numbers;
 mod together;
 mod usual;
 
@@ -102,7 +103,7 @@ fn turns_of_heavy_work_are_as_the_settings_say() {
 
 #[test]
 fn a_wrong_value_says_what_is_right() {
-    refused("[server]\nlisten = \"here\"", &["holm.toml:2", "`server.listen`", "address"]);
+    refused("[server]\nlisten = \"here\"", &["holm.toml:2", "`server.listen`", "no IP address"]);
     refused("[server]\nroles = [\"cook\"]", &["`server.roles`", "gateway"]);
     refused("[server]\ndrain_timeout = \"soon\"", &["`server.drain_timeout`", "`30s`"]);
     refused("[server]\ntls_key = \"key.pem\"", &["`server.tls_certificate`"]);

@@ -1,6 +1,5 @@
 //! Values that several sections have: texts that may be empty, addresses, paths.
 
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,10 +14,17 @@ pub(super) fn text_or_none<'de, D: Deserializer<'de>>(
 pub(super) fn address_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
-    let parse = |text: String| {
-        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is no address with a port")))
-    };
-    text_or_none(deserializer)?.map(parse).transpose()
+    text_or_none(deserializer)?.map(|text| parse_address(&text)).transpose()
+}
+
+pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    parse_address(&String::deserialize(deserializer)?)
+}
+
+fn parse_address<E: serde::de::Error>(text: &str) -> Result<SocketAddr, E> {
+    text.parse().map_err(|_| {
+        E::custom(format!("`{text}` is no IP address with a port, such as 127.0.0.1:8700"))
+    })
 }
 
 pub(super) fn path_or_none<'de, D: Deserializer<'de>>(
