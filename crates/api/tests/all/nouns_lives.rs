@@ -148,8 +148,25 @@ async fn on_both_machines() -> Vec<(Cloud, Arc<Pretended>)> {
 }
 
 fn killed(cloud: &Cloud, instance: InstanceName) -> Fact {
-    let (at, happened) = (cloud.control.world.now(), Happened::Exited(Exit::Signal(9)));
+    ended(cloud, instance, Exit::Signal(9))
+}
+
+fn ended(cloud: &Cloud, instance: InstanceName, exit: Exit) -> Fact {
+    let (at, happened) = (cloud.control.world.now(), Happened::Exited(exit));
     Fact { id: "pretended-1".into(), number: 1, at, stamp: None, instance, happened }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_its_machine_ended_because_its_disk_had_stopped_starts_anew() {
+    for (cloud, machine) in on_both_machines().await {
+        cloud.post("/v0/sandboxes", sandbox()).await.ok();
+        let first = machine.until_launched(1).await.remove(0).instance;
+        cloud.until(AT, |it| it["status"] == "DEPLOYED").await;
+        machine.lose(&first);
+        machine.report(vec![ended(&cloud, first.clone(), Exit::DiskStopped)]).await;
+        assert_ne!(machine.until_launched(2).await[1].instance, first);
+        cloud.until(AT, |it| it["status"] == "DEPLOYED").await;
+    }
 }
 
 /// As after a restore of an older backup, or a failover to a standby that lagged behind: the machine

@@ -5,7 +5,7 @@
 //! delivers it again. Writing it twice changes nothing.
 
 use super::reconcile::outcome;
-use super::{published, rows};
+use super::{published, rows, soon};
 use crate::billing;
 use crate::control::Control;
 use crate::error::Error;
@@ -15,6 +15,7 @@ use meter::UsageFact;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Tx;
+use types::KindName;
 use types::ids::ResourceId;
 use types::instance::{Exit, Fact, Happened, RunsFor};
 use types::kinds::Sandbox;
@@ -97,6 +98,7 @@ async fn write(control: &Control, facts: Vec<Fact>) -> Result<(), Error> {
     let instances: Vec<_> = facts.iter().map(|fact| fact.instance.clone()).collect();
     let used: Vec<UsageFact> = facts.iter().map(UsageFact::of_instance).collect();
     let by_sandbox = sort(facts);
+    let stopped = disks_stopped(&by_sandbox);
     let taken = control.store.write(move |tx| {
         fold(tx, &by_sandbox)?;
         let mut paid = Vec::with_capacity(used.len());
@@ -108,7 +110,18 @@ async fn write(control: &Control, facts: Vec<Fact>) -> Result<(), Error> {
         Ok::<_, Error>(meter::take_in(tx, &paid)?)
     });
     billing::count(&taken.await?);
+    for id in stopped {
+        soon::reconcile(control, KindName::Sandbox, id);
+    }
     Ok(())
+}
+
+/// Returns the sandboxes that their machine ended to be started anew. If the server ends before
+/// that, its next start looks at all sandboxes.
+fn disks_stopped(facts: &BySandbox) -> Vec<ResourceId> {
+    let stopped = |fact: &Fact| fact.happened == Happened::Exited(Exit::DiskStopped);
+    let ids = facts.iter().filter(|(_, facts)| facts.iter().any(|(_, fact)| stopped(fact)));
+    ids.map(|(id, _)| id.clone()).collect()
 }
 
 type BySandbox = BTreeMap<ResourceId, Vec<(u32, Fact)>>;
@@ -162,8 +175,8 @@ fn note(state: &mut State, fact: &Fact) {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
-        // An instance that ended unseen is gone, and reconciliation starts it anew.
-        Happened::Exited(exit) if serves && exit.was_seen() => {
+        // Reconciliation starts others anew.
+        Happened::Exited(exit) if serves && !exit.starts_anew() => {
             let code = match exit {
                 Exit::OutOfMemory => "OUT_OF_MEMORY",
                 _ => "INSTANCE_ENDED",

@@ -48,13 +48,14 @@ pub enum Exit {
     Missed,
     /// The machine was rebooted meanwhile.
     Lost,
+    /// The machine ended it, because the disk that it keeps had stopped.
+    DiskStopped,
 }
 
 impl Exit {
-    /// Returns true if the machine saw the exit. Otherwise it was found to have ended some time
-    /// before.
-    pub const fn was_seen(self) -> bool {
-        !matches!(self, Self::Missed | Self::Lost)
+    /// Returns true if a sandbox that ended so starts anew by itself: no program in it did this.
+    pub const fn starts_anew(self) -> bool {
+        matches!(self, Self::Missed | Self::Lost | Self::DiskStopped)
     }
 }
 
@@ -69,6 +70,7 @@ impl fmt::Display for Exit {
             Self::Unknown => f.write_str("ended, and nobody kept how"),
             Self::Missed => f.write_str("ended while this server was not running"),
             Self::Lost => f.write_str("was lost when the machine was started anew"),
+            Self::DiskStopped => f.write_str("was ended, because its disk had stopped"),
         }
     }
 }
