@@ -21,7 +21,7 @@ use crate::volumes::Volumes;
 pub(crate) use inside::{Mounting, on_own_thread};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, fstat};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::collections::HashMap;
@@ -126,7 +126,7 @@ impl Drives {
     /// it mounted, so the mount here must not be what keeps it.
     fn usable(&self, volumes: &Volumes, name: &VolumeName) -> Result<Arc<Drive>, DriveError> {
         let drive = self.get(volumes, name)?;
-        if !drive.has_stopped() {
+        if !drive.format.has_stopped(drive.mount.as_fd()) {
             return Ok(drive);
         }
         tracing::warn!(drive = %name, "its file system has stopped; it goes on once nothing has it mounted");
@@ -170,15 +170,6 @@ impl Drive {
         let gone = || io::Error::other("its loop device is gone");
         let device = Device::of_file(&file)?.ok_or_else(gone)?;
         Ok(Self { device, format, mount })
-    }
-
-    /// Checks whether the file system has stopped, by a file that never gets a name: to flush
-    /// something could take as long as there is to be written.
-    fn has_stopped(&self) -> bool {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let tried = openat(&self.mount, ".", flags, Mode::RUSR);
-        // On some kernels it is read-only as a whole.
-        matches!(tried, Err(Errno::IO | Errno::ROFS))
     }
 
     /// Makes a mount of one of the drive's folders, attached nowhere, with owners shifted as `users`

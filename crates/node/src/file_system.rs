@@ -116,9 +116,11 @@ impl Format {
     /// Returns the mount options.
     pub(crate) const fn options(self) -> &'static [&'static str] {
         match self {
-            // Blocks that were never written stay holes, and blocks that are freed become holes.
-            Self::Ext4 => &["noinit_itable", "discard"],
-            // Clones of it are mounted at the same time, so its UUID is not unique.
+            // Blocks that were never written stay holes. Those that are freed do not become holes
+            // again: see [`Format::reserve`].
+            Self::Ext4 => &["noinit_itable"],
+            // Clones of it are mounted at the same time, so its UUID is not unique. Blocks that are
+            // freed become holes.
             Self::Xfs => &["nouuid", "discard"],
         }
     }
@@ -140,6 +142,24 @@ impl Format {
                 make("mkfs.xfs", &[&arguments[..], &["-s", "size=4096"]].concat(), file)?;
                 empty_journal(file)
             }
+        }
+    }
+
+    /// Gives what must always be writable its blocks on the machine's disk, also if they were shared
+    /// with a copy. When that disk is full, programs that write find no room then, as usual; without
+    /// its journal, a file system stops for good. XFS keeps trying to write its other metadata. ext4
+    /// stops at that too, so it gets all its blocks, unless it is larger than it usually is.
+    pub(crate) fn reserve(self, file: &OwnedFd) -> io::Result<()> {
+        let size = fstat(file)?.st_size.unsigned_abs();
+        let (at, length) = match self {
+            Self::Ext4 if size > u64::from(XFS_MB_MIN) << 20 => return Ok(()),
+            Self::Ext4 => (0, size),
+            Self::Xfs => journal_of_xfs(file)?,
+        };
+        match fallocate(file, FallocateFlags::UNSHARE_RANGE, at, length) {
+            // No file system but XFS has this. Those that share blocks write them to new ones.
+            Err(Errno::OPNOTSUPP) => Ok(fallocate(file, FallocateFlags::empty(), at, length)?),
+            done => Ok(done?),
         }
     }
 
@@ -171,6 +191,21 @@ impl Format {
             Err(Errno::PERM) if self == Self::Ext4 => Ok(Grown::Later),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns true if a mounted file system has stopped, because its journal could not be written.
+    pub(crate) fn has_stopped(self, mount: BorrowedFd<'_>) -> bool {
+        let tried = match self {
+            // A file that never gets a name: to flush something could take as long as there is to
+            // be written.
+            Self::Ext4 => {
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+                openat(mount, ".", flags, Mode::RUSR)
+            }
+            Self::Xfs => openat(mount, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()),
+        };
+        // On some kernels it is read-only as a whole.
+        matches!(tried, Err(Errno::IO | Errno::ROFS))
     }
 
     /// Returns true if a mounted XFS is shorter than its file.
@@ -236,6 +271,14 @@ pub(crate) fn lay_out_for_once(file: &OwnedFd, root: u32) -> io::Result<()> {
 /// Frees the disk space of a new XFS journal, which is 64 MB of zeros. Otherwise each snapshot
 /// would contain them, and each mount of a clone would search them for the end of the journal.
 fn empty_journal(file: &OwnedFd) -> io::Result<()> {
+    let (at, length) = journal_of_xfs(file)?;
+    let zeros = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let (at, length) = (at + JOURNAL_HEAD_BYTES, length.saturating_sub(JOURNAL_HEAD_BYTES));
+    Ok(fallocate(file, zeros, at, length)?)
+}
+
+/// Returns where the journal of an XFS begins in its file, and its length in bytes.
+fn journal_of_xfs(file: &OwnedFd) -> io::Result<(u64, u64)> {
     fn number<const BYTES: usize>(file: &OwnedFd, at: u64) -> io::Result<u64> {
         let mut bytes = [0_u8; BYTES];
         rustix::io::pread(file, &mut bytes, at)?;
@@ -247,10 +290,7 @@ fn empty_journal(file: &OwnedFd) -> io::Result<()> {
     let in_group = 1_u64.checked_shl(u32::try_from(group_bits).map_err(io::Error::other)?);
     let in_group = in_group.ok_or(io::ErrorKind::InvalidData)?;
     let first = (start / in_group) * group_blocks + start % in_group;
-    let (at, length) = (first * BLOCK_BYTES, blocks * BLOCK_BYTES);
-    let zeros = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let (at, length) = (at + JOURNAL_HEAD_BYTES, length.saturating_sub(JOURNAL_HEAD_BYTES));
-    Ok(fallocate(file, zeros, at, length)?)
+    Ok((first * BLOCK_BYTES, blocks * BLOCK_BYTES))
 }
 
 /// Makes an XFS in which files can be cloned.
@@ -337,6 +377,26 @@ mod tests {
             let blocks = std::fs::metadata(&path).unwrap().blocks();
             assert!(blocks < (4 << 20) / 512, "{size_mb} MB have {blocks} blocks");
             run("xfs_repair", &["-n", "-f", path.to_str().unwrap()], &[0], timeout(0)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_must_be_writable_has_its_blocks() {
+        for (format, size_mb, blocks_mb, program) in
+            [(Format::Ext4, 32, 32, "mkfs.ext4"), (Format::Xfs, 320, 64, "mkfs.xfs")]
+        {
+            if find(program).is_none() {
+                continue;
+            }
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(size_mb << 20).unwrap();
+            let file = file.into();
+            format.lay_out(&file, Purpose::Cloned).unwrap();
+            let blocks = || fstat(&file).unwrap().st_blocks / 2_048;
+            assert!(blocks() < 8, "{} MB", blocks());
+            format.reserve(&file).unwrap();
+            assert!(blocks() >= blocks_mb, "{} MB", blocks());
+            Format::require_whole(&file).unwrap();
         }
     }
 

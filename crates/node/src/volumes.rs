@@ -274,8 +274,14 @@ impl Volumes {
 
     /// Mounts a volume, attached nowhere yet, for its only user from now on.
     pub(crate) fn attach(&self, name: &VolumeName) -> Result<OwnedFd, VolumeError> {
+        let image = self.open_image(name)?;
+        image.reserve();
+        Ok(image.attach()?)
+    }
+
+    fn open_image(&self, name: &VolumeName) -> Result<Image, VolumeError> {
         let image = Image::open(&self.path(name)?)?;
-        Ok(image.ok_or_else(|| VolumeError::InUse(name.clone()))?.attach()?)
+        image.ok_or_else(|| VolumeError::InUse(name.clone()))
     }
 
     /// Mounts a kept layer for reading, even while an instance writes into it. Its files have the
@@ -283,7 +289,10 @@ impl Volumes {
     /// using it.
     pub(crate) fn look_into(&self, name: &VolumeName) -> Result<Written, VolumeError> {
         let path = self.path(name)?;
-        let mount = image::look_into(&path)?.map_or_else(|| self.attach(name), Ok)?;
+        let mount = match image::look_into(&path)? {
+            Some(mount) => mount,
+            None => self.open_image(name)?.attach()?,
+        };
         Ok(Written { mount, root: 0 })
     }
 

@@ -84,6 +84,15 @@ impl Image {
         Ok(lock_when_released(&file)?.then_some(Self { file, device: None }))
     }
 
+    /// Makes it go on when the machine's disk is full, see [`Format::reserve`]. It can be used
+    /// without this, so a disk that is full already is no reason to fail.
+    pub(super) fn reserve(&self) {
+        let reserved = Format::read(&self.file).and_then(|format| format.reserve(&self.file));
+        if let Err(error) = reserved {
+            tracing::warn!(%error, "a volume may stop if the machine's disk gets full");
+        }
+    }
+
     fn new_device(&self, format: Format) -> io::Result<Device> {
         let sector_bytes = format.sector_bytes(&self.file)?;
         Device::attach(&self.file, Cache::Once { sector_bytes })

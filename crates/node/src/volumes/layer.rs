@@ -74,7 +74,8 @@ impl Volumes {
             return Ok(None);
         }
         self.grow(volume, size_mb)?;
-        let mount = self.attach(volume)?;
+        // Its journal has no blocks of its own: each snapshot would have them too.
+        let mount = self.open_image(volume)?.attach()?;
         if read(mount.as_fd(), OVER)?.is_some_and(|lies_over| lies_over == over) {
             let under = under(mount.as_fd())?;
             return Ok(Some(FoundLayer { mount, under }));
