@@ -182,11 +182,13 @@ impl LocalMachine {
     }
 
     /// Looks at the disk again: shares grow with what is free now, and never shrink. `pulled_mb` and
-    /// `pushed_mb` are for images that workspaces pull and push. Blocks.
+    /// `pushed_mb` are for images that workspaces pull and push. Instances whose disk had stopped
+    /// while there was no room are ended, to be started anew. Blocks.
     pub fn look_at_disk(&self, pulled_mb: u64, pushed_mb: u64) -> std::io::Result<()> {
         self.0.pulled.raise(node::divided(pulled_mb, self.0.share_percent));
         self.0.registry.raise(pushed_mb);
-        self.0.node.look_at_disk()
+        self.0.node.look_at_disk()?;
+        self.0.node.end_stopped()
     }
 
     /// Removes what the machine was set up with for instances, if there are none. Blocks.

@@ -14,7 +14,7 @@ use crate::tunnel::Tunnel;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::process::Signal;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use types::instance::{Exit, Happened, InstanceName};
 
@@ -52,6 +52,8 @@ pub(crate) struct Instance {
     /// The same state, for those who only look. Never kept locked.
     shown: Mutex<State>,
     changed: Condvar,
+    /// Why this node ended it, if that says more than how its process ended.
+    verdict: OnceLock<Exit>,
     stores: Arc<Stores>,
 }
 
@@ -97,6 +99,7 @@ impl Instance {
             state,
             shown,
             changed,
+            verdict: OnceLock::new(),
             stores,
         }
     }
@@ -235,6 +238,12 @@ impl Instance {
         self.stop(Duration::ZERO)
     }
 
+    /// Ends the instance, and reports that it ended in this way.
+    pub(crate) fn end_as(&self, exit: Exit) -> Result<(), Error> {
+        self.verdict.get_or_init(|| exit);
+        self.end().map(drop)
+    }
+
     /// Returns how the first process ended, or `None` if it has not within `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) -> Option<Exit> {
         self.wait_for_exit(&mut self.state.lock(), Instant::now() + timeout)
@@ -281,7 +290,7 @@ impl Instance {
         let exit = process.exit();
         let mut state = self.state.lock();
         let exit = match (exit, *state) {
-            (exit, State::Stopping { .. }) => exit,
+            (exit, State::Stopping { .. }) => self.verdict.get().copied().unwrap_or(exit),
             (Exit::Signal(9), _) if self.body.oom_kills().is_ok_and(|kills| kills > 0) => {
                 Exit::OutOfMemory
             }

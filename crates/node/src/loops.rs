@@ -72,28 +72,29 @@ impl Device {
     /// Finds the device that this file has already. It is kept as long as the returned value lives.
     pub(crate) fn of_file(file: impl AsFd) -> io::Result<Option<Self>> {
         let stat = fstat(file)?;
-        for block in std::fs::read_dir("/sys/block")? {
-            let block = block?;
+        let wanted = (stat.st_dev, stat.st_ino);
+        Ok(Self::all()?.find(|(file, _)| *file == wanted).map(|(_, device)| device))
+    }
+
+    /// Finds all devices that have files, with the device and inode numbers of these. Each is kept
+    /// as long as the value lives.
+    pub(crate) fn all() -> io::Result<impl Iterator<Item = ((u64, u64), Self)>> {
+        Ok(std::fs::read_dir("/sys/block")?.filter_map(|block| {
+            let block = block.ok()?;
             let name = block.file_name();
-            let Some(name) = name.to_str().filter(|name| name.starts_with("loop")) else {
-                continue;
-            };
+            let name = name.to_str().filter(|name| name.starts_with("loop"))?;
             // Only devices that have a file have this.
             if !block.path().join("loop").exists() {
-                continue;
+                return None;
             }
             let path = format!("/dev/{name}");
             // A device of somebody else may be read-only, or vanish meanwhile. Passing over it does
             // not lead to a second device for the same file, because the file is locked.
-            let Ok(fd) = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
-                continue;
-            };
+            let fd = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
             // An open device keeps its file.
-            if sys::loop_file(fd.as_fd()) == Ok(Some((stat.st_dev, stat.st_ino))) {
-                return Ok(Some(Self { fd, path }));
-            }
-        }
-        Ok(None)
+            let file = sys::loop_file(fd.as_fd()).ok()??;
+            Some((file, Self { fd, path }))
+        }))
     }
 
     /// Finds the device of this file, or sets one up, for a file that many instances use at once.

@@ -220,7 +220,7 @@ fn a_drive_is_not_taken_from_who_has_files_of_it_open_and_so_never_half() {
 }
 
 /// A file system stops for good if it cannot write its journal, because the machine's disk is full.
-fn stop(file_system: OwnedFd) {
+pub(crate) fn stop(file_system: OwnedFd) {
     const SHUTDOWN: &str = "my $flags = pack('I', 2); ioctl(STDIN, 0x8004587d, $flags) or die $!";
     let mut command = Command::new("perl");
     let done = command.args(["-e", SHUTDOWN]).stdin(file_system).status();

@@ -6,7 +6,6 @@ use node::{
     VolumeName, Writable,
 };
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -116,65 +115,6 @@ fn a_paused_instance_stands_still_takes_connections_and_goes_on() {
     waiting.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"ping");
     node.destroy(&spec.id).unwrap();
-}
-
-/// A file system in memory for the node's folder, so that it can be full.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn of(machine: &Machine) -> Self {
-        let folder = machine.settings.folder.clone();
-        std::fs::create_dir(&folder).unwrap();
-        let options = ["-t", "tmpfs", "-o", "size=64m", "none"];
-        let mounted = Command::new("mount").args(options).arg(&folder).status();
-        assert!(mounted.unwrap().success());
-        Self(folder)
-    }
-
-    fn fill(&self) {
-        let mut filler = std::fs::File::create(self.0.join("filler")).unwrap();
-        while filler.write_all(&[0; 4_096]).is_ok() {}
-    }
-
-    fn make_room(&self) {
-        std::fs::remove_file(self.0.join("filler")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-#[test]
-fn an_instance_is_paused_resumed_and_destroyed_on_a_full_disk() {
-    let mut machine = Machine::new();
-    machine.settings.limits.instances = 1;
-    let disk = SmallDisk::of(&machine);
-    let node = machine.open();
-    let spec = machine.shell("going-on", "while :; do :; done");
-    node.create(&spec).unwrap();
-    disk.fill();
-    for _ in 0..50 {
-        node.pause(&spec.id).unwrap();
-        node.resume(&spec.id).unwrap();
-    }
-    let used = node.usage(&spec.id).unwrap().cpu_us;
-    await_that("some work", || node.usage(&spec.id).unwrap().cpu_us > used);
-    node.destroy(&spec.id).unwrap();
-    disk.make_room();
-    // Its place is free again.
-    let again = machine.shell("again", "true");
-    node.create(&again).unwrap();
-    node.destroy(&again.id).unwrap();
-    let facts = node.facts(1_000, Duration::ZERO);
-    let happened = |wanted: &Happened| {
-        facts.iter().filter(|fact| fact.instance == spec.id && fact.happened == *wanted).count()
-    };
-    assert_eq!(happened(&Happened::Paused), 50);
-    assert_eq!(happened(&Happened::Resumed), 50);
-    assert_eq!(happened(&Happened::Destroyed), 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod adoption;
 mod clones;
 mod drives;
 mod firewall;
+mod full_disk;
 mod killed;
 mod leaks;
 mod life;
