@@ -3,6 +3,7 @@
 use super::generator;
 use crate::Problems;
 use crate::parts::limits;
+use crate::wire::bill;
 use jsonschema::Validator;
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use schemars::JsonSchema;
@@ -237,6 +238,12 @@ fn words(pattern: &str) -> Option<&'static str> {
              with a letter or digit"
         }
         limits::EXTERNAL_ID => "must have only letters, digits and `-`",
+        bill::PRICE => {
+            "must be a decimal such as `0.0000115`: up to 6 digits, and 12 after a point"
+        }
+        bill::AMOUNT => {
+            "must be a decimal such as `500` or `0.5`: up to 9 digits, and 4 after a point"
+        }
         _ => return None,
     })
 }
@@ -267,6 +274,18 @@ mod tests {
     fn wrong(body: &Value) -> Vec<String> {
         let problems = Checker::of::<Body>().check(body).unwrap_err();
         problems.iter().map(|problem| problem.field.clone()).collect()
+    }
+
+    #[test]
+    fn amounts_are_asked_for_in_words() {
+        let prices = json!({"versions": [{"prices": {"volume_storage_gbs": "1.2345678901234"}}]});
+        let price = Checker::of::<bill::AccountPrices>().check(&prices).unwrap_err();
+        let amount =
+            Checker::of::<bill::BudgetRequest>().check(&json!({"amount": "1e3"})).unwrap_err();
+        for problems in [price, amount] {
+            let said = problems.iter().map(|problem| problem.message.clone()).collect::<String>();
+            assert!(said.starts_with("must be a decimal such as"), "{said}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
 /// Pattern of a price, with few enough digits that its product with any possible usage is exact.
-const PRICE: &str = r"^(0|[1-9][0-9]{0,5})(\.[0-9]{1,12})?$";
-const AMOUNT: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
+pub(crate) const PRICE: &str = r"^(0|[1-9][0-9]{0,5})(\.[0-9]{1,12})?$";
+pub(crate) const AMOUNT: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
 const VERSIONS_MAX: usize = 1000;
 const THRESHOLDS_MAX: usize = 10;
 const THRESHOLD_MAX: i64 = 1000;

@@ -1,7 +1,7 @@
 //! Requests and answers other than the kinds of resources.
 
 mod answer;
-mod bill;
+pub(crate) mod bill;
 mod catalog;
 mod delivery;
 mod domain;
