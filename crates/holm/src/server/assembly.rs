@@ -1,6 +1,6 @@
 //! Assembly of the server's parts from the settings.
 
-use crate::config::{Config, Meter, Region};
+use crate::config::{Backend, Config, Egress, Meter, Region};
 use crate::error::Error;
 use crate::server::addresses::Urls;
 use crate::server::dns::Dns;
@@ -96,7 +96,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         public_url: urls.public.clone(),
         content_url: urls.content.clone(),
         own_names: own_names(config, urls),
-        regions: config.placement.regions.iter().map(region).collect(),
+        regions: config.placement.regions.iter().map(|one| region(config, one)).collect(),
         catalogue: catalogue(config)?,
         body_max: config.server.body_bytes_max,
         objects_bytes_max: limits.objects_bytes_max,
@@ -188,7 +188,9 @@ fn quotas(config: &Config) -> BTreeMap<KindName, i64> {
     KindName::ALL.iter().map(|kind| (*kind, quota(*kind))).collect()
 }
 
-fn region(region: &Region) -> types::wire::Region {
+/// Describes a region. All servers of an installation are taken to have the same settings of
+/// machines.
+fn region(config: &Config, region: &Region) -> types::wire::Region {
     let told = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     types::wire::Region {
         name: Some(region.name.clone()),
@@ -196,12 +198,31 @@ fn region(region: &Region) -> types::wire::Region {
         country: told(&region.country),
         continent: told(&region.continent),
         allowed: Some("true".to_owned()),
+        drives_available: Some(config.node.backend == Backend::Direct),
+        proxy_available: Some(config.node.egress != Egress::Nothing),
+        egress_available: Some(!config.egress.addresses.is_empty()),
         ..Default::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_says_what_its_machines_can_do() {
+        let mut config = crate::config::load(None, std::iter::empty(), &[]).unwrap();
+        let told = |config: &Config| {
+            let region = region(config, &config.placement.regions[0]);
+            [region.drives_available, region.proxy_available, region.egress_available]
+        };
+        assert_eq!(told(&config), [Some(true), Some(true), Some(false)]);
+        config.node.backend = Backend::Runc;
+        config.node.egress = Egress::Nothing;
+        config.egress.addresses = vec!["192.0.2.1".to_owned()];
+        assert_eq!(told(&config), [Some(false), Some(false), Some(true)]);
+    }
+
     /// The documentation is the only description of this file that operators have, so its example
     /// must work.
     #[test]
