@@ -154,6 +154,8 @@ pub struct Limits {
     pub terminals: u32,
     /// Connections of one instance to the internet, as counted by the machine's firewall.
     pub connections: u32,
+    /// The same for all instances of one owner together.
+    pub owner_connections: u32,
     /// Datagrams with questions for names that this machine answers, of one instance in a second.
     pub questions_per_s: u32,
     /// Tunnels of all instances together. Each has a thread.
@@ -182,6 +184,7 @@ impl Default for Limits {
             share_percent: 80,
             terminals: 64,
             connections: 1_024,
+            owner_connections: 16_384,
             questions_per_s: 1_000,
             tunnels: 256,
             // Fewer than the configuration of a server has, since tests open many nodes.

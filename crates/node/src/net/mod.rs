@@ -24,6 +24,7 @@ pub(crate) use rules::Rules;
 pub(crate) use table::NFT;
 pub use way_out::{Other, WayOut, try_way_out};
 
+use crate::names::Owner;
 use crate::settings::{Egress, Settings, Subnet};
 use crate::sys;
 use proc::Proc;
@@ -75,6 +76,11 @@ impl Home {
             self.within(&namespace, || inside::configure(&wire))??;
         }
         Ok(namespace)
+    }
+
+    /// Notes whose the network of a slot is from now on.
+    pub(crate) fn assign(&self, slot: u32, owner: &Owner) -> io::Result<()> {
+        if self.connected { self.wire(slot).assign(owner) } else { Ok(()) }
     }
 
     /// Disables an instance's only interface; loopback stays.

@@ -79,6 +79,14 @@ impl Netlink {
         }
     }
 
+    /// Puts an interface into a group, whose number rules of the firewall can read.
+    pub(super) fn set_group(&mut self, index: u32, group: u32) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWLINK, 0);
+        message.link(index, 0);
+        message.number(libc::IFLA_GROUP, group);
+        self.ask(message)
+    }
+
     pub(super) fn set_up(&mut self, index: u32) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWLINK, 0);
         message.link(index, libc::IFF_UP.unsigned_abs());

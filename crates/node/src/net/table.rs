@@ -2,6 +2,7 @@
 //! without changing it, because the rules go by the names of their interfaces. The others are known
 //! by their addresses, in the table's sets.
 
+use super::wire::DEFAULT_GROUP;
 use crate::settings::{EGRESS_MARK, NAMES_PORT, PROXY_PORT, Settings, Subnet, TRANSPARENT_PORT};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -92,16 +93,23 @@ fn lines<T>(of: &[T], rule: impl Fn(&T) -> String) -> String {
 }
 
 /// Returns the rules that every packet of an instance must pass, whatever it may reach. An instance
-/// that has used up its connections gets no new one until one has ended. A packet that is dropped
-/// here leaves nothing in the machine's connection table, which all instances share.
+/// or an owner that has used up its connections gets no new one until one has ended. A packet that
+/// is dropped here leaves nothing in the machine's connection table, which all instances share, and
+/// takes none of the machine's ports, of which all connections to one port of one host need one.
+///
+/// Owners are known by the groups of their instances' interfaces. Those that an earlier release
+/// made are in none.
 fn sender(settings: &Settings) -> String {
     let (subnet, connections) = (settings.subnet, settings.limits.connections);
+    let of_owner = settings.limits.owner_connections;
     format!(
         "    meta nfproto != ipv4 drop
     ip saddr != {subnet} drop
     fib saddr . iif oif missing drop
     ct state invalid drop
-    ct state new add @connected {{ ip saddr ct count over {connections} }} drop"
+    ct state new add @connected {{ ip saddr ct count over {connections} }} drop
+    ct state new meta iifgroup != {DEFAULT_GROUP} \
+         add @owned {{ meta iifgroup ct count over {of_owner} }} drop"
     )
 }
 
@@ -152,6 +160,11 @@ delete table inet {table}
 table inet {table} {{
   set connected {{
     type ipv4_addr
+    size {INSTANCES_MAX}
+    flags dynamic
+  }}
+  set owned {{
+    type devgroup
     size {INSTANCES_MAX}
     flags dynamic
   }}

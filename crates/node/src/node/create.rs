@@ -44,9 +44,7 @@ fn create_reserved(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateErro
     let slot = node.networks.take().doing("prepare a network and users")?;
     let slot = slot.ok_or(CreateError::NoNetwork)?;
     let number = slot.number;
-    let closed = node.change_firewall(number, &Firewall::default(), &spec.firewall);
-    // Not recorded: if this process is killed, the next node writes a new table anyway.
-    closed.inspect_err(|_| node.networks.give_back(number)).doing("write its firewall rules")?;
+    fence(node, spec, number).inspect_err(|_| node.networks.give_back(number))?;
     let created = in_slot(node, spec, slot, admitted);
     if created.is_err() {
         undo(node, spec);
@@ -59,6 +57,14 @@ fn create_reserved(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateErro
         }
     }
     created
+}
+
+/// Tells the firewall whose the packets from a slot are, and what they may reach.
+fn fence(node: &Node, spec: &Spec, slot: u32) -> Result<(), CreateError> {
+    node.shared.home.assign(slot, &spec.owner).doing("note whose its network is")?;
+    // Not recorded: if this process is killed, the next node writes a new table anyway.
+    let changed = node.change_firewall(slot, &Firewall::default(), &spec.firewall);
+    Ok(changed.doing("write its firewall rules")?)
 }
 
 /// Makes the instance in its slot. The order matters: the record is written before anything that

@@ -249,6 +249,42 @@ fn an_owner_with_many_instances_one_after_the_other_leaves_one_group() {
     node.leave().unwrap();
 }
 
+/// All connections to one port of one host need a port of the machine, which has some 64,000.
+#[test]
+fn connections_of_one_owner_leave_some_for_another() {
+    let mut machine = Machine::new();
+    machine.settings.limits.owner_connections = 50;
+    let _internet = crate::network::make_internet(&machine);
+    let node = machine.open();
+    let greedy = ["one", "two", "three"].map(|id| machine.of("greedy", id, IDLE));
+    for spec in &greedy {
+        let pid = node.create(spec).unwrap().pid.unwrap().unsigned_abs();
+        send_from_ports(pid, 40);
+    }
+    let count = tracked();
+    assert!((40..=60).contains(&count), "{count} connections");
+    let page = "timeout 30 wget -q -O- http://203.0.113.1/";
+    let spec = machine.of("neighbour", "next", page);
+    assert_eq!(run(&node, &spec).1, "reached\n");
+    greedy.iter().for_each(|spec| node.destroy(&spec.id).unwrap());
+}
+
+/// Sends datagrams that nobody answers, each from a port of its own.
+fn send_from_ports(pid: u32, count: usize) {
+    crate::network::within(pid, || {
+        for _ in 0..count {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            // If a packet is dropped, sending may fail.
+            let _ = socket.send_to(b"x", "203.0.113.1:9");
+        }
+    });
+}
+
+fn tracked() -> usize {
+    let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").unwrap();
+    count.trim().parse().unwrap()
+}
+
 /// All share the machine's table of connections, so nobody may fill it.
 #[test]
 fn connections_of_one_instance_leave_some_for_another() {
@@ -258,16 +294,8 @@ fn connections_of_one_instance_leave_some_for_another() {
     let node = machine.open();
     let spec = machine.of("greedy", "greedy", IDLE);
     let pid = node.create(&spec).unwrap().pid.unwrap().unsigned_abs();
-    // Nobody answers, and each datagram comes from a different port.
-    crate::network::within(pid, || {
-        for _ in 0..400 {
-            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            // If a packet is dropped, sending may fail.
-            let _ = socket.send_to(b"x", "203.0.113.1:9");
-        }
-    });
-    let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").unwrap();
-    let count: usize = count.trim().parse().unwrap();
+    send_from_ports(pid, 400);
+    let count = tracked();
     assert!((40..=60).contains(&count), "{count} connections");
     let page = "timeout 30 wget -q -O- http://203.0.113.1/";
     assert_eq!(run(&node, &machine.of("neighbour", "next", page)).1, "reached\n");

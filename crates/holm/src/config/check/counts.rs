@@ -174,6 +174,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         builds.attempts_max,
         builds.template_versions_max,
         node.connections_max,
+        node.connections_workspace_max,
         node.questions_per_s,
         node.tunnels_max,
         node.open_files_max,
