@@ -1,11 +1,13 @@
-//! Bounds how much of a thread the frames of one HTTP/2 connection take.
+//! Bounds how much of a thread one connection takes: its bytes, and its frames if it speaks HTTP/2.
 //!
 //! HTTP/2 lets a peer send any number of frames that only steer the connection, such as settings,
 //! pings and updates of windows. h2 handles all that have arrived without a pause, and new settings
 //! cost time for every open request. With a few kilobytes a second one peer could so keep a thread
 //! from all others. Here such frames are paid for from an allowance, and a peer that has used it up
-//! is disconnected. Frames of any sort count towards the time after which others get their turn.
+//! is disconnected. Frames of any sort, and bytes, count towards the time after which others get
+//! their turn.
 
+use crate::pace::Pace;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -38,17 +40,24 @@ pub struct FrameLimited<S> {
     frames: Frames,
     /// Handled, but not yet a whole unit.
     frames_handled: u32,
+    read: Pace,
+    written: Pace,
 }
 
 impl<S> FrameLimited<S> {
     /// Wraps a connection whose peer is a client. Other protocols than HTTP/2 pass untouched.
     pub fn from_client(stream: S) -> Self {
-        Self { stream, frames: Frames::new(At::Preface { matched: 0 }), frames_handled: 0 }
+        Self::new(stream, At::Preface { matched: 0 })
     }
 
     /// Wraps a connection to a server that speaks HTTP/2.
     pub fn from_server(stream: S) -> Self {
-        Self { stream, frames: Frames::new(At::START), frames_handled: 0 }
+        Self::new(stream, At::START)
+    }
+
+    fn new(stream: S, at: At) -> Self {
+        let (read, written) = (Pace::default(), Pace::default());
+        Self { stream, frames: Frames::new(at), frames_handled: 0, read, written }
     }
 }
 
@@ -62,8 +71,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameLimited<S> {
             ready!(poll_proceed(cx)).made_progress();
             self.frames_handled -= FRAMES_PER_UNIT;
         }
+        ready!(self.read.poll_turn(cx));
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.read.moved(buffer.filled().len() - before);
         match self.frames.take(&buffer.filled()[before..]) {
             Ok(frames) => self.frames_handled = self.frames_handled.saturating_add(frames),
             Err(error) => {
@@ -82,7 +93,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimited<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.written.poll_turn(cx));
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.written.moved(written);
         self.frames.sent(written);
         Poll::Ready(Ok(written))
     }
@@ -92,7 +105,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimited<S> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.written.poll_turn(cx));
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, parts))?;
+        self.written.moved(written);
         self.frames.sent(written);
         Poll::Ready(Ok(written))
     }

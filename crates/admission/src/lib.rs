@@ -6,8 +6,8 @@
 //! [`Connections`] also distinguishes known callers from strangers: when the places run out, a
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
 //! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it
-//! sends before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request. [`Turns`]
-//! has callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want
+//! sends before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request, and with
+//! bytes without end; [`Pace`] does the latter for whatever else works on bytes. [`Turns`] has callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want
 //! to work on the same thing. [`Heads`] counts the requests that HTTP/2 has open at the same time.
 //! [`Linger`] reads on for a while when a client is refused in the middle of its body,
 //! [`LingeringClose`] in the middle of its head.
@@ -20,6 +20,7 @@ mod linger;
 mod lingering_close;
 mod locks;
 mod own_address;
+mod pace;
 mod recheck;
 mod room;
 mod turns;
@@ -32,6 +33,7 @@ pub use linger::{Expected, Linger, Lingering};
 pub use lingering_close::{LingeringClose, LingeringStream};
 pub use locks::Locks;
 pub use own_address::is_own_address;
+pub use pace::Pace;
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;
 pub use turns::{Turn, Turns};

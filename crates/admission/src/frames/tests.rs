@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, join, repeat, sink};
 
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
@@ -77,21 +77,44 @@ async fn a_flood_of_frames_leaves_turns_to_others() {
     let mut ours = FrameLimited::from_server(ours);
     let flood = frame(UPDATE, 1, &[0; 4]).repeat(1_900);
     peer.write_all(&flood).await.unwrap();
-    let mut others = 0;
-    let reading = async {
+    let others = turns_of_others(async {
         let mut piece = vec![0; 1 << 10];
         let mut read = 0;
         while read < flood.len() {
             read += ours.read(&mut piece).await.unwrap();
         }
-    };
-    tokio::pin!(reading);
-    // Each time that reading lets others run counts.
-    while futures_util::poll!(&mut reading).is_pending() {
+    });
+    assert!(others.await > 0);
+}
+
+/// Returns how often the work lets others run.
+async fn turns_of_others(work: impl Future<Output = ()>) -> usize {
+    tokio::pin!(work);
+    let mut others = 0;
+    while futures_util::poll!(&mut work).is_pending() {
         others += 1;
         tokio::task::yield_now().await;
     }
-    assert!(others > 0);
+    others
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_without_end_leave_turns_to_others() {
+    const PIECES: usize = 256;
+    let mut stream = FrameLimited::from_client(join(repeat(b'a'), sink()));
+    let mut piece = vec![0; 128 << 10];
+    let writes = turns_of_others(async {
+        for _ in 0..PIECES {
+            stream.write_all(&piece).await.unwrap();
+        }
+    });
+    assert!(writes.await >= PIECES / 3);
+    let reads = turns_of_others(async {
+        for _ in 0..PIECES {
+            stream.read_exact(&mut piece).await.unwrap();
+        }
+    });
+    assert!(reads.await >= PIECES / 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use ::models::dialect::gemini::array::ListWriter;
 use ::models::dialect::{Dialect, StreamReader};
 use ::models::events::Events;
 use ::models::translate::{StreamTranslation, write_last_fault};
+use admission::Pace;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use std::collections::VecDeque;
@@ -53,6 +54,8 @@ pub(crate) struct ModelBody {
     /// `None` means the answer is over.
     pub(crate) answer: Option<Answer>,
     pub(crate) ready: VecDeque<Bytes>,
+    /// Reading events takes time even if nothing of them is sent on.
+    pub(crate) pace: Pace,
     pub(crate) decoder: Option<Decoder>,
     pub(crate) flow: Flow,
     /// Set if the caller gets a JSON list of what the events contain, and not a stream of events.
@@ -108,8 +111,10 @@ impl ModelBody {
                 self.account.settle(ModelOutcome::Aborted);
                 return Poll::Ready(Some(Err(end.into())));
             }
+            ready!(self.pace.poll_turn(cx));
             match ready!(answer.poll_piece(cx)) {
                 Some(Ok(piece)) => {
+                    self.pace.moved(piece.len());
                     let is_over = answer.is_over();
                     self.take(piece);
                     // Ended here, so that usage is counted before the caller sees the end.

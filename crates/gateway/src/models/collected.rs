@@ -25,7 +25,7 @@ use ::models::events::Events;
 use ::models::operation::Operation;
 use ::models::tokens::input_estimate;
 use ::models::translate::Bounds;
-use admission::Refused;
+use admission::{Pace, Refused};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -117,6 +117,7 @@ impl Call<'_> {
             models: Arc::clone(self.models),
             answer: Some(answer),
             ready: VecDeque::new(),
+            pace: Pace::default(),
             decoder: match coding {
                 Coding::Known(decoder) => Some(decoder),
                 Coding::Plain | Coding::Unknown => None,
