@@ -36,13 +36,9 @@ async fn ask(control: &Control, machine: &dyn Machine, lost: Lost) -> Result<(),
     let on = control.store.read(move |tx| store::usage::on_machine(tx, &name)).await?;
     let mut asked: BTreeSet<_> =
         on.iter().filter_map(|subject| InstanceName::new(subject).ok()).collect();
-    let there = machine.instances().into_iter().map(|seen| seen.instance);
     match lost {
-        Lost::Ends => {
-            let there: BTreeSet<_> = there.collect();
-            asked.retain(|instance| !there.contains(instance));
-        }
-        Lost::Any => asked.extend(there),
+        Lost::Ends => asked.retain(|instance| !machine.runs(instance)),
+        Lost::Any => asked.extend(machine.instances().into_iter().map(|seen| seen.instance)),
     }
     if asked.is_empty() {
         return Ok(());
