@@ -211,6 +211,24 @@ async fn a_machine_tells_again_what_the_database_has_lost() {
     assert!(asked[1..].contains(&started[0]), "{asked:?}");
 }
 
+#[tokio::test]
+async fn a_start_of_the_server_is_no_use_of_a_sandbox() {
+    let machine = Arc::new(willing());
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    cloud.post("/v0/sandboxes", sandbox()).await.ok();
+    let instance = machine.until_launched(1).await.remove(0).instance;
+    let slept = |number: u64| {
+        let fact = killed(&cloud, instance.clone());
+        let (id, at) = (format!("pretended-{number}"), fact.at.plus_s(60 * number as i64));
+        Fact { id, number, at, happened: Happened::Paused, ..fact }
+    };
+    machine.report(vec![slept(1)]).await;
+    let before = cloud.get(AT).await.ok();
+    assert_eq!(before["state"], "STANDBY");
+    machine.report(vec![slept(2)]).await;
+    assert_eq!(cloud.get(AT).await.ok()["lastUsedAt"], before["lastUsedAt"]);
+}
+
 /// Waits until the machine was asked to tell again of an instance. Returns all that it was asked.
 async fn asked_again(machine: &Pretended, instance: &InstanceName) -> Vec<InstanceName> {
     let mut asked = machine.asked_again.subscribe();

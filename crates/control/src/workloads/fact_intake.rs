@@ -166,12 +166,14 @@ fn note(state: &mut State, fact: &Fact) {
         state.lifecycle.status(),
         Some(Status::Deployed | Status::Deploying | Status::Deactivated)
     );
+    // A machine tells again of what it finds at its start, when nothing falls asleep or wakes.
+    let is_new = |activity| serves && state.activity != Some(activity);
     match fact.happened {
-        Happened::Paused if serves => {
+        Happened::Paused if is_new(Activity::Standby) => {
             state.activity = Some(Activity::Standby);
             state.last_used_at = Some(fact.at);
         }
-        Happened::Resumed if serves => {
+        Happened::Resumed if is_new(Activity::Running) => {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
