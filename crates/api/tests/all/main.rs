@@ -4,6 +4,7 @@
 mod bad_input;
 mod builds;
 mod common;
+mod creating;
 mod deployments;
 mod doors;
 mod hooks;

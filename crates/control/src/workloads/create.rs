@@ -14,7 +14,7 @@ use crate::egress;
 use crate::engine::{self, Checked, Held, Secrets};
 use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
-use crate::machine::{Launch, Machine};
+use crate::machine::{Launch, LaunchFault, Machine};
 use crate::run_to_end::run_to_end;
 use crate::workspace_defaults::note_rival;
 use crate::{snapshot_base, snapshots, usage};
@@ -178,7 +178,7 @@ async fn started(
         *mine.lock() = created;
         Ok(row.made(sandbox))
     });
-    let (launched, written) = tokio::join!(machine.launch(launch), write);
+    let (launched, written) = tokio::join!(launch_in_turn(control, &*machine, launch), write);
     if written.as_ref().is_err_and(rows::is_uncertain) {
         // Whoever can read next whether there is a row makes the instance and the route follow it.
         soon::reconcile(control, Sandbox::NAME, id);
@@ -207,6 +207,19 @@ async fn started(
     // There is no such sandbox, even if an attempt to write its row has published a route.
     control.publish(RouteChange::Gone(id));
     written
+}
+
+/// Starts an instance when it is its workspace's turn: a hundred that start at once take each a
+/// hundred times as long, those of others too. What may wait for other work of the workspace takes
+/// no turn.
+async fn launch_in_turn(
+    control: &Control,
+    machine: &dyn Machine,
+    launch: Launch,
+) -> Result<(), LaunchFault> {
+    machine.make_ready(&launch).await?;
+    let _turn = control.workloads.creating.take(&launch.workspace).await;
+    machine.launch(launch).await
 }
 
 /// What is needed to publish the route of a sandbox that was just created.

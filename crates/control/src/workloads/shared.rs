@@ -30,6 +30,9 @@ pub(crate) struct Shared {
     /// The newest revision of the feed up to which the edge knows everything.
     pub(super) published: tokio::sync::watch::Sender<i64>,
     pub(super) slots: Turns,
+    /// The same for sandboxes that callers create and wait for, so that they do not wait for what
+    /// the background does.
+    pub(super) creating: Turns,
     /// Separate slots for retries that the tenant's own instance may be causing, so that these
     /// cannot take the others' slots.
     pub(super) retry_slots: Turns,
@@ -86,6 +89,7 @@ impl Shared {
             telling: Telling::default(),
             published: tokio::sync::watch::Sender::new(-1),
             slots: Turns::new(AT_ONCE, WORKSPACE_AT_ONCE),
+            creating: Turns::new(AT_ONCE, WORKSPACE_AT_ONCE),
             retry_slots: Turns::new(AT_ONCE, WORKSPACE_AT_ONCE),
             pending: Looks::default(),
             tasks: TaskTracker::new(),
