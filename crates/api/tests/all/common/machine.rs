@@ -148,34 +148,22 @@ impl Pretended {
 
     /// Waits until `count` instances were launched in all. Returns them.
     pub async fn until_launched(&self, count: usize) -> Vec<Launch> {
-        let mut launched = self.launched.subscribe();
-        let all = launched.wait_for(|launched| launched.len() >= count);
-        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
-        all.expect("in time").expect("a machine").clone()
+        self.until(|launched| launched.len() >= count).await
     }
 
     /// Waits until the launches are as wanted. Returns them.
     pub async fn until(&self, wanted: impl Fn(&[Launch]) -> bool) -> Vec<Launch> {
-        let mut launched = self.launched.subscribe();
-        let all = launched.wait_for(|launched| wanted(launched));
-        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
-        all.expect("in time").expect("a machine").clone()
+        until(&self.launched, |launched| wanted(launched)).await
     }
 
     /// Waits until an instance was removed.
     pub async fn until_retired(&self, instance: &str) {
-        let mut retired = self.retired.subscribe();
-        let gone = retired.wait_for(|retired| retired.iter().any(|one| one == instance));
-        let gone = tokio::time::timeout(std::time::Duration::from_secs(60), gone).await;
-        drop(gone.expect("in time").expect("a machine"));
+        until(&self.retired, |retired| retired.iter().any(|one| one == instance)).await;
     }
 
     /// Waits until rules were told `count` times in all. Returns them.
     pub async fn until_told(&self, count: usize) -> Vec<(InstanceName, EgressRules)> {
-        let mut told = self.told.subscribe();
-        let all = told.wait_for(|told| told.len() >= count);
-        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
-        all.expect("in time").expect("a machine").clone()
+        until(&self.told, |told| told.len() >= count).await
     }
 
     /// Makes launches wait from now on, or continue.
@@ -190,13 +178,7 @@ impl Pretended {
 
     /// Waits until something to begin with was asked for.
     pub async fn until_asked(&self) {
-        let mut asked = self.asked.subscribe();
-        let once = tokio::time::timeout(
-            std::time::Duration::from_secs(60),
-            asked.wait_for(|asked| *asked > 0),
-        )
-        .await;
-        drop(once.expect("in time").expect("a machine"));
+        until(&self.asked, |asked| *asked > 0).await;
     }
 
     /// Makes telling it rules fail from now on, or work again.
@@ -207,10 +189,7 @@ impl Pretended {
     /// Reports facts, and waits until they are written down.
     pub async fn report(&self, facts: Vec<Fact>) {
         self.facts.send_replace(facts);
-        let mut left = self.facts.subscribe();
-        let gone = left.wait_for(Vec::is_empty);
-        let gone = tokio::time::timeout(std::time::Duration::from_secs(60), gone).await;
-        drop(gone.expect("in time").expect("a machine"));
+        until(&self.facts, Vec::is_empty).await;
     }
 
     /// Reports an event of an instance's rules.
@@ -265,6 +244,14 @@ impl Pretended {
 pub fn variable(launch: &Launch, name: &str) -> Option<String> {
     let found = launch.environment.iter().rev().find(|(known, _)| known == name);
     found.map(|(_, value)| value.clone())
+}
+
+/// Waits until a value is as wanted. Returns it.
+async fn until<T: Clone>(of: &watch::Sender<T>, wanted: impl FnMut(&T) -> bool) -> T {
+    let mut seen = of.subscribe();
+    let seen =
+        tokio::time::timeout(std::time::Duration::from_secs(60), seen.wait_for(wanted)).await;
+    seen.expect("in time").expect("a machine").clone()
 }
 
 fn missing(instance: &InstanceName) -> MachineFault {
