@@ -208,8 +208,10 @@ fn refusal(fault: TunnelFault) -> TunnelRefusal {
 fn failed(error: Error) -> TunnelRefusal {
     tracing::error!(%error, "the settings of a tunnel could not be read or written");
     match error {
-        Error::Store(full @ store::Error::Full(_)) => TunnelRefusal::Full(full.to_string()),
-        Error::Store(away) if away.is_away() => TunnelRefusal::Away(away.to_string()),
+        Error::Store(full @ store::Error::Full(_)) => {
+            TunnelRefusal::Full(full.for_callers().into())
+        }
+        Error::Store(away) if away.is_away() => TunnelRefusal::Away(away.for_callers().into()),
         _ => TunnelRefusal::Failed("the server failed; its log says why".into()),
     }
 }

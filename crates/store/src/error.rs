@@ -62,6 +62,18 @@ impl Error {
         Self::Database(Box::new(error))
     }
 
+    /// Returns what callers may learn of it. What the database said may name its host and its user.
+    pub const fn for_callers(&self) -> &'static str {
+        match self {
+            Self::Busy { .. } => "too much waits for the database",
+            Self::Unreachable(_) => "the database cannot be reached",
+            Self::Full(_) => "the disk of the database is full",
+            Self::Interrupted(_) => "the database did not finish the work",
+            Self::Uncertain(_) => "the connection to the database broke",
+            _ => "the server failed; its log says why",
+        }
+    }
+
     /// Returns whether the database cannot be asked at the moment, or went away while it was asked.
     pub const fn is_away(&self) -> bool {
         matches!(
@@ -136,6 +148,7 @@ mod tests {
         let cause = || Box::new(Driver(std::io::Error::other("FATAL: no login\nHINT: none")));
         let said = |error: Error| error.to_string();
         let all = "db error: FATAL: no login; HINT: none";
+        assert_eq!(Error::Database(cause()).for_callers(), "the server failed; its log says why");
         assert_eq!(said(Error::Database(cause())), format!("the database failed: {all}"));
         let away = Error::Unreachable(Some(cause()));
         assert_eq!(said(away), format!("the database cannot be reached: {all}"));

@@ -115,7 +115,9 @@ fn refused(denied: Denied) -> Refused {
 
 fn failed(error: control::Error) -> Refused {
     match error {
-        control::Error::Store(error) if error.is_away() => Refused::Unavailable(error.to_string()),
+        control::Error::Store(error) if error.is_away() => {
+            Refused::Unavailable(error.for_callers().to_owned())
+        }
         other => Refused::Broken(io::Error::other(other)),
     }
 }

@@ -284,8 +284,8 @@ fn refusal(fault: DriveFault) -> DriveRefusal {
 fn failed(error: Error) -> DriveRefusal {
     tracing::error!(%error, "what is asked of drives could not be read or written");
     match error {
-        Error::Store(full @ store::Error::Full(_)) => DriveRefusal::Full(full.to_string()),
-        Error::Store(away) if away.is_away() => DriveRefusal::Away(away.to_string()),
+        Error::Store(full @ store::Error::Full(_)) => DriveRefusal::Full(full.for_callers().into()),
+        Error::Store(away) if away.is_away() => DriveRefusal::Away(away.for_callers().into()),
         _ => DriveRefusal::Failed("the server failed; its log says why".into()),
     }
 }
