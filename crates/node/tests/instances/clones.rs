@@ -368,7 +368,7 @@ fn small_disks_are_forked_too() {
         let over = format!("{disk}+{snapshot:?}");
         Spec { writable: Writable::Kept { volume: volume(disk), mb, over }, ..spec }
     };
-    let script = "echo one > /a; while :; do echo x >> /growing; done & true";
+    let script = "echo one > /a; echo x > /growing; while :; do echo x >> /growing; done & true";
     let parent = begin(&node, disk("parent", 64, None, &lasting(script)));
     take(&node, "small", &parent);
     assert!(machine.about("small").contains("image"));

@@ -371,7 +371,7 @@ fn a_disk_that_stays_is_taken_as_one_in_memory_is() {
     let node = machine.open();
     let script = lasting(
         "echo one > /a; rm /bin/cal; mkdir -p /etc; echo twin > /etc/machine-id; \
-         while :; do echo x >> /growing; sleep 0.001; done & true",
+         echo x > /growing; while :; do echo x >> /growing; sleep 0.001; done & true",
     );
     let parent = machine.begin(&node, kept(machine.anew(&script), "parent", "image"));
     take(&node, "disk", &parent);
@@ -461,7 +461,7 @@ fn one_that_an_earlier_node_started_is_taken_by_what_differs() {
          mkdir /opt/replaced; echo new > /opt/replaced/new; chmod 700 /opt/same; \
          mkdir /own; echo one > /own/a; ln /own/a /own/b; chown 7:8 /own/a; ln -s /own/a /link; \
          mkfifo /own/pipe; touch /bin/busybox; \
-         while :; do echo x >> /growing; sleep 0.001; done & true",
+         echo x > /growing; while :; do echo x >> /growing; sleep 0.001; done & true",
     );
     let parent = machine.begin(&node, machine.fork("first", &script));
     drop(node);
