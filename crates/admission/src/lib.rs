@@ -7,8 +7,9 @@
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
 //! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it
 //! sends before an answer, [`FrameLimited`] with frames of HTTP/2 that carry no request, and with
-//! bytes without end; [`Pace`] does the latter for whatever else works on bytes. [`Turns`] has callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want
-//! to work on the same thing. [`Heads`] counts the requests that HTTP/2 has open at the same time.
+//! bytes without end; [`Pace`] does the latter for whatever else works on bytes. [`Turns`] has
+//! callers who want to do heavy work wait instead of refusing them, and [`Locks`] those who want to
+//! work on the same thing. [`Heads`] counts the requests that HTTP/2 has open at the same time.
 //! [`Linger`] reads on for a while when a client is refused in the middle of its body,
 //! [`LingeringClose`] in the middle of its head.
 
