@@ -48,8 +48,9 @@ const CERTIFICATE_VARIABLES: [&str; 7] = [
 const CERTIFICATES_HERE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const CERTIFICATES_INSIDE: &str = "/run/certificates";
 /// Set only while an image is made. The image contains neither `/tmp` nor the address of the
-/// registry that this machine uses.
-const WHILE_MADE: [(&str, &str); 7] = [
+/// registry that this machine uses, and its users have homes of their own.
+const WHILE_MADE: [(&str, &str); 8] = [
+    ("HOME", "/root"),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("APT_CONFIG", "/run/build/apt.conf"),
     ("PIP_NO_CACHE_DIR", "1"),
