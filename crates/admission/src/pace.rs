@@ -1,7 +1,7 @@
 //! Bounds how many bytes a task moves before another one's turn.
 //!
-//! The runtime counts operations, of which a task may do some hundred in a turn. On a socket that is
-//! always ready each of them may move a hundred kilobytes, so a few connections that are read as
+//! The runtime counts operations, of which a task may do some hundred in a turn. On a socket that
+//! is always ready each of them may move a hundred kilobytes, so a few connections that are read as
 //! fast as they are written would make everybody else's wait for seconds. Here bytes count as
 //! operations.
 

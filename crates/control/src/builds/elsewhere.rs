@@ -1,7 +1,7 @@
 //! What other machines are building, as this one sees it.
 //!
-//! The calendars of machines differ, and one may be set by hours. So the end of a lease in a row says
-//! only whether the lease was renewed; how long it was not is measured here.
+//! The calendars of machines differ, and one may be set by hours. So the end of a lease in a row
+//! says only whether the lease was renewed; how long it was not is measured here.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -66,8 +66,8 @@ pub(super) async fn follow(control: Control, acts: Arc<Acts>) {
     }
 }
 
-/// Notices that the calendar was set back. Whatever waits until a pause is over would wait for as much
-/// longer.
+/// Notices that the calendar was set back. Whatever waits until a pause is over would wait for as
+/// much longer.
 struct Calendar {
     /// How far the calendar is ahead of the clock that nobody can set.
     ahead_ms: i64,

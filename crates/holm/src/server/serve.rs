@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 const ROOM_AT_ERROR: usize = 64;
 /// Most bytes buffered of one answer for a client that does not read.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// How much of bodies that nobody reads on may be on its way: of one request, and of all on an HTTP/2
-/// connection. Four requests that a workload does not read on leave no room to the others of the
+/// How much of bodies that nobody reads on may be on its way: of one request, and of all on an
+/// HTTP/2 connection. Four requests that a workload does not read on leave no room to the others of the
 /// same connection, whoever those are for; with equal windows one would.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;

@@ -24,9 +24,9 @@ pub struct Overlaps {
     pub around: Vec<Reached>,
 }
 
-/// Finds this machine's networks that have addresses of `subnet`. The default route does not count, and neither
-/// do links to instances: the table of their node says which addresses it has, and links may outlive
-/// it for a moment.
+/// Finds this machine's networks that have addresses of `subnet`. The default route does not count,
+/// and neither do links to instances: the table of their node says which addresses it has, and links
+/// may outlive it for a moment.
 pub fn overlaps(subnet: Subnet) -> io::Result<Overlaps> {
     Ok(find(&std::fs::read_to_string(ROUTES)?, subnet))
 }

@@ -19,7 +19,8 @@ pub(super) enum Doubt {
 }
 
 impl Doubt {
-    /// Returns what is wrong with a certificate that is shown to callers of `name`, or of a wildcard.
+    /// Returns what is wrong with a certificate that is shown to callers of `name`, or of a
+    /// wildcard.
     pub(super) fn about(pair: &Pair, name: &str, now: Timestamp) -> Option<Self> {
         let life_ms = pair.until.ms().saturating_sub(pair.from.ms());
         let soon_ms = (life_ms / 5).min(SOON.as_millis() as i64);
